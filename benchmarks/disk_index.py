@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import os
-import resource
 import shutil
 import sys
 import time
@@ -36,6 +35,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
+from benchmarks.resident import Memory
 from mrag_rl.data.multi_aspect import load_documents
 from mrag_rl.data.records import Document
 from mrag_rl.data.synthetic.articles import make_articles
@@ -148,14 +148,14 @@ def main() -> None:
     arguments = parser.parse_args()
     real = load_documents(arguments.lengths) if arguments.lengths else make_articles(seed=0)[0]
     lengths = [[len(sentence.split()) for sentence in split_sentences(document.text)] for document in real]
-    encoder = WordVectors()
+    encoder, memory = WordVectors(), Memory()
     print(f"threads: {torch.get_num_threads()} of {os.cpu_count()}")
 
     if not (arguments.folder / "manifest.json").exists():
         documents = made_up(arguments.documents, lengths)
         build = partial(Index.build, store=arguments.store, progress=True)
         seconds = _seconds(lambda: build(arguments.folder, documents, encoder))
-        print(f"build, with making up and encoding: {seconds:.0f} s; peak memory {_peak():.2f} GiB")
+        print(f"build, with making up and encoding: {seconds:.0f} s; {_told(memory)}")
     size = sum(path.stat().st_size for path in arguments.folder.rglob("*") if path.is_file())
     parts = sum(len(row) for row in lengths) / len(lengths)
     print(f"on disk: {size / 2**30:.2f} GiB; {parts:.1f} sentences a document")
@@ -172,7 +172,7 @@ def main() -> None:
         hits = np.mean([len(set(a) & set(b)) for a, b in zip(rankings.tolist(), rows.tolist(), strict=True)])
         median, most = np.percentile(times[10:], [50, 95])
         print(f"| {strategy} | {times[0]:.0f} ms | {median:.1f} ms | {most:.1f} ms | {hits:.2f} |", flush=True)
-    print(f"\npeak memory of this process: {_peak():.2f} GiB")
+    print(f"\nthis process: {_told(memory)}")
 
     print("\n| filter | lets through | first | median of 9 | `hybrid` under it, median |\n|---|---:|---:|---:|---:|")
     for name, condition in FILTERS.items():
@@ -222,8 +222,9 @@ def _timed(
     return times, np.stack(rankings)
 
 
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+def _told(memory: Memory) -> str:
+    peaks = memory.peaks()
+    return f"peak memory {peaks['peak']:.2f} GiB with mapped files, {peaks['own peak']:.2f} without"
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -1,14 +1,15 @@
 """What will a corpus need? Extrapolated from small databases, and checked against a larger one.
 
     python -m benchmarks.scale [--records 40000 80000] [--check 200000] [--method kmeans] [--encode 1000]
-        [--corpus NAME MEMORIES WORDS ...]
+        [--encoder NAME ...] [--corpus NAME MEMORIES WORDS ...]
 
 Prepares a run, as `benchmarks.streaming` does, from two small numbers of synthetic records in BigPatent's columns,
 draws a line through seconds, memory and disk by the memories in the database, and says what the line promises for the
 larger number; then prepares that and prints how far off the promise was. With the line through all three, prints what
 corpora need on this machine's processor, and in vectors: by default BigPatent, Wikipedia in passages of 100 words, and
 a billion such passages. All is measured anew for each length of a source in words; a target has 0.3 times as many. The
-encoder's texts a second are measured on texts of that length; the language model's calls are counted, not timed.
+first encoder's texts a second are measured on texts of that length. Of each encoder, a name or a folder, its speed and
+the bytes of its vectors are printed; the language model's calls are counted, not timed.
 """
 
 from __future__ import annotations
@@ -79,9 +80,8 @@ def promises(memories: Sequence[int], needs: Sequence[dict[str, float]]) -> dict
     return lines
 
 
-def texts_per_second(words: int, count: int) -> float:
-    """The bundled encoder's speed on texts of a length, after a warm-up."""
-    encoder = TransformerEncoder.load()
+def texts_per_second(encoder: TransformerEncoder, words: int, count: int) -> float:
+    """An encoder's speed on texts of a length, after a warm-up."""
     texts = random_texts(count, words, seed=0)
     encoder.encode(texts[:32])
     begun = time.perf_counter()
@@ -96,16 +96,20 @@ def main() -> None:
     parser.add_argument("--check", type=int, default=200_000, metavar="N")
     parser.add_argument("--method", default="kmeans", choices=METHODS)
     parser.add_argument("--encode", type=int, default=1000, metavar="TEXTS")
+    parser.add_argument("--encoder", nargs="+", default=["all-MiniLM-L6-v2"], metavar="NAME")
     parser.add_argument("--corpus", nargs=3, action="append", metavar=("NAME", "MEMORIES", "WORDS"))
     arguments = parser.parse_args()
     corpora = [(name, int(memories), int(words)) for name, memories, words in arguments.corpus or CORPORA]
     counts = [*sorted(arguments.records), arguments.check]
+    encoders = [TransformerEncoder.load(name) for name in arguments.encoder]
+    speeds: dict[int, list[float]] = {}
     for words in dict.fromkeys(words for *_, words in corpora):
         with tempfile.TemporaryDirectory() as place:
             found = [prepared(Path(place), count, words, arguments.method) for count in counts]
         print(f"Sources of {words} words:\n")
         lines = promises([memories for memories, _ in found], [needs for _, needs in found])
-        speed = texts_per_second(words, arguments.encode)
+        speeds[words] = [texts_per_second(encoder, words, arguments.encode) for encoder in encoders]
+        speed = speeds[words][0]
         names = ["encode, h", *lines, "vectors, GB"]
         print(f"\n{speed:.1f} texts a second\n\n| corpus | memories | {' | '.join(names)} |")
         print(f"|---|---:|{'---:|' * len(names)}")
@@ -115,7 +119,12 @@ def main() -> None:
             print(f"| {corpus} | {count:,} | {' | '.join(f'{value:,.3g}' for value in needs)} |")
         print(flush=True)
 
-    print("Texts that the language model writes for a training query, ablations included:\n")
+    titles = " | ".join(f"{words} words: texts a second" for words in speeds)
+    print(f"| encoder | bytes of a memory's vectors | {titles} |\n|---|---:|{'---:|' * len(speeds)}")
+    for encoder, *its_speeds in zip(encoders, *speeds.values(), strict=True):
+        size = 4 * (encoder.dimension + encoder.heads * encoder.head_dimension)
+        print(f"| {encoder.name} | {size:,} | {' | '.join(f'{speed:.3g}' for speed in its_speeds)} |")
+    print("\nTexts that the language model writes for a training query, ablations included:\n")
     print("| configuration | texts |\n|---|---:|")
     for name in ("quickstart", "paper/summarization"):
         config = load_config(name)

@@ -32,7 +32,6 @@ import os
 import shutil
 import signal
 import tempfile
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +44,7 @@ import pyarrow.parquet
 
 from benchmarks.encoding import random_texts
 from benchmarks.partitioning import METHODS
-from benchmarks.resident import own_mebibytes, peak_mebibytes, reset_peak
+from benchmarks.resident import Memory, peak_mebibytes, reset_peak
 from mrag_rl.agents.preparation import Preparation
 from mrag_rl.choices import PartitioningMethod, StateName
 from mrag_rl.config import PartitioningConfig
@@ -141,23 +140,6 @@ def prepare(files: Path, folder: RunFolder, method: PartitioningMethod, state: S
         database.records(database.retrieve(queries, partitions, k=3).indices.ravel())
         seconds["ask again"] = time.perf_counter() - start
         send.send((seconds, memory.peaks(), database.digest()))
-
-
-class Memory:
-    """Watches the memory of this process."""
-
-    def __init__(self) -> None:
-        self._own = 0.0
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while True:
-            self._own = max(self._own, own_mebibytes())
-            time.sleep(0.05)
-
-    def peaks(self) -> dict[str, float]:
-        """GiB: the highest resident size, and the highest (seen 20 times a second) without files that are mapped."""
-        return {"peak": peak_mebibytes() / 1024, "own peak": self._own / 1024}
 
 
 def start(work: Callable[..., None], *arguments: Any) -> tuple[Any, Any]:

@@ -8,17 +8,21 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import faiss
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from mrag_rl.data.records import Document
 from mrag_rl.data.synthetic.news import make_news
-from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.batches import Batch
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import EVERYTHING, And, Condition, Filter, Or, matches
@@ -27,6 +31,7 @@ from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever
 from mrag_rl.retrieval.disk import SEARCHED, TWO_STAGES, Index
 from mrag_rl.retrieval.disk.arrays import ArrayWriter, map_array, write_array
 from mrag_rl.retrieval.disk.neighbours import Neighbours, build_inverted
+from mrag_rl.retrieval.disk.postings import Postings, PostingsWriter, hashed
 from tests.places import fork, on_read_only
 from tests.tiny import encoder
 
@@ -258,6 +263,49 @@ def test_a_filter_that_few_pass_does_not_empty_an_inverted_file(
         assert allowed[rows[rows >= 0]].all()
         shared = [len(set(a.tolist()) & set(b.tolist())) for a, b in zip(rows, exact, strict=True)]
         assert np.mean(shared) > 6
+
+
+@pytest.mark.parametrize("part", [1, 7, 50])
+def test_which_texts_have_a_word_is_the_same_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{number}" for number in rng.zipf(1.3, rng.integers(0, 12)) % 30) for _ in range(40)]
+    for name in ("whole", "parts"):
+        if name == "parts":
+            monkeypatch.setattr("mrag_rl.retrieval.disk.postings._PART", part)
+        (tmp_path / name).mkdir()
+        with PostingsWriter(tmp_path / name) as writer:
+            writer.append(texts[:25])
+            writer.append(texts[25:])
+    whole, parts = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("whole", "parts")
+    )
+    assert whole == parts and len(whole) == 8
+    postings = Postings.open(tmp_path / "parts")
+    starts, of_word, counts = postings.occurrences
+    for number, word in enumerate(postings.words.tolist()):
+        own = slice(*starts[number : number + 2].tolist())
+        expected = [
+            (row, count) for row, text in enumerate(texts) if (count := [*map(hashed, text.split())].count(word))
+        ]
+        assert [*zip(of_word[own].tolist(), counts[own].tolist(), strict=True)] == expected
+
+
+@pytest.mark.parametrize("count", [3000, 20_000])
+def test_an_inverted_file_is_the_one_that_faiss_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.disk.neighbours._SCANNED", 1000)
+    vectors = random_vectors(count, 16).astype(np.float16)
+    vectors[: count // 2] = vectors[:1]  # Cells that are full, and some that are empty
+    build_inverted(vectors, tmp_path / "v.faiss")
+    index: Any = faiss.read_index(str(tmp_path / "v.faiss"))
+    assert (index.coarse_code_size() == 2) == (count == 20_000)
+    index.reset()
+    index.add(vectors.astype(np.float32))
+    faiss.write_index(index, str(tmp_path / "faiss"))
+    assert (tmp_path / "v.faiss").read_bytes() == (tmp_path / "faiss").read_bytes()
 
 
 @pytest.mark.parametrize("block", [7, 64, 1 << 15])
@@ -541,6 +589,65 @@ def test_a_folder_that_cannot_be_written(folder: Path) -> None:
             index.remove([FIRST[0].id])
 
     on_read_only(folder, attempt)
+
+
+class Stopped(Exception):
+    pass
+
+
+def reading(texts: int) -> tuple[TransformerEncoder, list[int]]:
+    """MiniLM that stops after so many texts, and how many it has read, batch by batch."""
+    found = copy(encoder())
+    read: list[int] = []
+
+    def some(batches: Iterable[Batch], *, heads: bool) -> Iterator[Any]:
+        for batch, *vectors in encoder().read(batches, heads=heads):
+            if sum(read) >= texts:
+                raise Stopped
+            read.append(len(batch.ids))
+            yield batch, *vectors
+
+    found.read = some  # type: ignore[method-assign]
+    return found, read
+
+
+@pytest.mark.parametrize("change", ["build", "add"])
+def test_a_change_that_is_cut_off_and_repeated_encodes_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr("mrag_rl.encoders.store.BLOCK", 8)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    if change == "add":
+        Index.build(whole, LATER[:3], encoder())
+        shutil.copytree(whole, cut)
+
+    def make(place: Path, reader: TransformerEncoder) -> None:
+        if change == "build":
+            Index.build(place, FIRST[:12], reader)
+        else:
+            Index.open(place).add(FIRST[:12], reader)
+
+    everything, read = reading(10**9)
+    make(whole, everything)
+    stopping, before = reading(40)
+    with pytest.raises(Stopped):
+        make(cut, stopping)
+    going_on, after = reading(10**9)
+    make(cut, going_on)
+    assert sum(before) >= 40 and sum(before) + sum(after) <= sum(read) + 8
+    for place in (whole, cut):
+        assert not (place / ".encoded").exists()
+    files = [
+        {str(path.relative_to(place)): path.read_bytes() for path in place.glob("segment-*/*")}
+        for place in (whole, cut)
+    ]
+    assert files[0] == files[1] and files[0]
+    if change == "build":  # An index that was never finished can be begun anew, of other documents
+        with pytest.raises(Stopped):
+            make(tmp_path / "other", reading(40)[0])
+        assert len(Index.build(tmp_path / "other", LATER, HALF)) == len(LATER)
+        Index.delete(tmp_path / "other")
+        assert not (tmp_path / "other").exists()
 
 
 SMALL, LAST = FIRST[:6], Document("last", "Some text.")

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
 from mrag_rl.data.records import Document
+from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.io import sync_files
 from mrag_rl.retrieval.disk.arrays import BLOCK
-from mrag_rl.retrieval.disk.manifest import Entry
+from mrag_rl.retrieval.disk.manifest import ENCODED, Entry
 from mrag_rl.retrieval.disk.place import IndexServer
 from mrag_rl.retrieval.disk.segment import SegmentWriter
 from mrag_rl.retrieval.disk.vectors import FileVectorsWriter, Layout, VectorsWriter
 from mrag_rl.retrieval.encoded import Parts, encode_documents
 
 Block = tuple[Sequence[Document], Embeddings, Parts]
+
+
+@contextmanager
+def keeping(folder: Path, encoder: TextEncoder) -> Iterator[TextEncoder]:
+    """An encoder that keeps what it has encoded in an index's folder until the block ends, unless by an error or a
+    kill. One whose batches are not known, such as an `EmbeddingStore`, is passed on as it is. Only while `writing`."""
+    yield EmbeddingStore(encoder, folder / ENCODED) if isinstance(encoder, BatchedEncoder) else encoder
+    shutil.rmtree(folder / ENCODED, ignore_errors=True)
 
 
 def encoded(

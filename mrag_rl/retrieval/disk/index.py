@@ -18,7 +18,7 @@ from mrag_rl.filters.language import Filter
 from mrag_rl.io import StrPath, reported_writes, sync_file
 from mrag_rl.memory.trust import forget
 from mrag_rl.retrieval.disk.arrays import blocks_of, write_array
-from mrag_rl.retrieval.disk.blocks import encoded, written
+from mrag_rl.retrieval.disk.blocks import encoded, keeping, written
 from mrag_rl.retrieval.disk.manifest import (
     Entry,
     Manifest,
@@ -68,8 +68,9 @@ class Index:
     ) -> Index:
         """Encode documents and write a new index.
 
-        Documents are encoded as wholes, by their texts, and sentence by sentence, with the title as the first one. With
-        an `EmbeddingStore` as the encoder, a build that is cut off and repeated encodes nothing twice.
+        Documents are encoded as wholes, by their texts, and sentence by sentence, with the title as the first one. What
+        has been encoded is kept in the folder until the build ends, in float32, so that one that is cut off encodes
+        none of it again when it is repeated.
 
         sentence_heads: also store the heads of all sentences, which `late_interaction` needs; they take as much space
         again as the standard vectors. heading: fields that stand above each document's text, for vectors and words
@@ -83,7 +84,7 @@ class Index:
         folder = Path(folder)
         with reported_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            with writing(folder):
+            with writing(folder), keeping(folder, encoder) as encoder:
                 discard(folder, prepare(folder))
                 manifest, server, name = None, None, None
                 try:
@@ -204,7 +205,7 @@ class Index:
         """Remove documents and add others in one change, of which readers see all or nothing. An id that leaves may
         come with another document. Raises InputError as `add` and `remove` do."""
         leaving = _named(leaving)
-        with self._changing() as state:
+        with self._changing() as state, keeping(self.folder, encoder) as encoder:
             manifest, layout = state.manifest, state.manifest.layout
             held = _Held(self, frozenset(leaving))
             blocks = encoded(

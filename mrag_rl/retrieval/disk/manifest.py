@@ -6,6 +6,7 @@
     removed-000004.safetensors
     lock                    held by the one process that writes
     building                while there is no manifest yet; it names the server
+    .encoded/               what a change has encoded so far: one that was cut off and is repeated encodes it no more
 
 A change first writes new files beside the old ones, then the manifest. So a reader, or a process that opens the index
 after a kill, finds all of a change or nothing of it. Files that the manifest does not name are left over from a change
@@ -34,6 +35,7 @@ from mrag_rl.settings import check_store_address
 
 VERSION, SERVED = 3, 4  # of an index in files, and of one with its vectors at a server
 _NAME, _LOCK, _BUILDING = "manifest.json", "lock", "building"
+ENCODED = ".encoded"
 _KEY = r"[0-9a-f]{16}"
 _FILES = re.compile(r"segment-\d{6,}|removed-\d{6,}-\d+\.safetensors|\.(manifest\.json|building)\..*\.tmp")
 
@@ -141,7 +143,7 @@ def prepare(folder: Path) -> ServerName | None:
     """
     others = {path.name for path in folder.iterdir()} - {_LOCK}
     if _BUILDING in others:
-        others = {name for name in others - {_BUILDING} if not _FILES.fullmatch(name)}
+        others = {name for name in others - {_BUILDING, ENCODED} if not _FILES.fullmatch(name)}
     if others:
         raise InputError(f"{folder}: not empty ({min(others)}); choose another folder")
     (folder / _BUILDING).touch()
@@ -157,6 +159,7 @@ def building(folder: Path, server: ServerName | None) -> None:
 def remove_all(folder: Path) -> None:
     """Remove an index's files, the manifest last, and its folder if nothing else is in it. Only while `writing`."""
     remove_leftovers(folder, None)
+    shutil.rmtree(folder / ENCODED, ignore_errors=True)
     (folder / _BUILDING).unlink(missing_ok=True)
     (folder / _NAME).unlink(missing_ok=True)
     (folder / _LOCK).unlink(missing_ok=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import struct
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -16,6 +19,7 @@ from mrag_rl.memory.search import best_of_pairs, margin_of, rescored
 from mrag_rl.retrieval.disk.arrays import damaged
 
 INVERTED_FROM = 20_000_000  # Numbers of the vectors that may be found, from which an inverted file is used
+_LISTS = b"ilar"  # Begins the lists in FAISS's file: how many, bytes of a code, all sizes, each list's codes and rows
 _SCANNED = 1 << 15  # Vectors compared at once
 _TRAINED = 40  # Vectors for each cell, from which the cells' centres are learnt
 _PROBES = 32  # Cells that a search looks into
@@ -26,17 +30,34 @@ _COMPARED = 2  # Vectors that an inverted file finds for each place; the best ar
 def build_inverted(vectors: np.ndarray, path: Path, *, progress: bool = False) -> None:
     """Write an inverted file (IVF; Jégou et al. 2011) with one byte for each number of unit vectors (N, d).
 
-    Raises OSError.
+    It is the file that FAISS writes after `add`, which would hold all of it in memory: here the codes lie in a file on
+    the way, and the trained centres, with what they are learnt from, and 12 bytes for each vector are in memory. Raises
+    OSError.
     """
     count, dimension = vectors.shape
     cells = 2 ** round(np.log2(4 * np.sqrt(count)))
-    index = faiss.index_factory(dimension, f"IVF{cells}_HNSW32,SQ8", faiss.METRIC_INNER_PRODUCT)
+    index: Any = faiss.index_factory(dimension, f"IVF{cells}_HNSW32,SQ8", faiss.METRIC_INNER_PRODUCT)
     sample = np.random.default_rng(0).choice(count, min(count, _TRAINED * cells), replace=False)
     index.train(np.ascontiguousarray(vectors[np.sort(sample)], np.float32))
-    starts = range(0, count, _SCANNED)
-    for start in tqdm(starts, desc=f"index {path.stem}", unit="block", disable=not progress):
-        index.add(np.ascontiguousarray(vectors[start : start + _SCANNED], np.float32))
-    faiss.write_index(index, str(path))
+    coarse, cell_of = index.coarse_code_size(), np.empty(count, np.int32)
+    with tempfile.TemporaryFile(dir=path.parent) as file, open(path, "xb") as inverted:
+        starts = range(0, count, _SCANNED)
+        for start in tqdm(starts, desc=f"index {path.stem}", unit="block", disable=not progress):
+            block = slice(start, start + _SCANNED)
+            found = index.sa_encode(np.ascontiguousarray(vectors[block], np.float32))
+            cell_of[block] = found[:, :coarse] @ (1 << 8 * np.arange(coarse))
+            file.write(np.ascontiguousarray(found[:, coarse:]).data)
+        file.flush()
+        codes = np.memmap(file, np.uint8, "r", shape=(count, index.code_size))
+        order, sizes = np.argsort(cell_of, kind="stable"), np.bincount(cell_of, minlength=cells)
+        index.ntotal = count
+        trained = faiss.serialize_index(index).tobytes()
+        inverted.write(trained[: trained.rindex(_LISTS)])
+        inverted.write(_LISTS + struct.pack("<QQ4sQ", cells, index.code_size, b"full", cells))
+        inverted.write(sizes.astype("<u8").data)
+        for rows in np.split(order, np.cumsum(sizes)[:-1]):
+            inverted.write(codes[rows].data)
+            inverted.write(rows.astype("<i8").data)
 
 
 class Neighbours:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,8 @@ from mrag_rl.retrieval.disk.arrays import ArrayWriter, FilesWriter, map_array, r
 from mrag_rl.retrieval.words import words
 
 K1, B = 1.5, 0.75  # Those of `WordIndex`
+_SEEN = "seen_words.safetensors"
+_PART = 1 << 24  # Occurrences of words in texts that are sorted together
 
 
 def hashed(text: str) -> int:
@@ -34,7 +37,7 @@ class PostingsWriter(FilesWriter):
         self._numbers: dict[str, int] = {}  # The words so far, in order of appearance
         self._starts = [0]
         self._lengths: list[int] = []
-        self._words = self._files.enter_context(ArrayWriter(folder / "text_words.safetensors", np.int32))
+        self._words = self._files.enter_context(ArrayWriter(folder / _SEEN, np.int32))
         self._counts = self._files.enter_context(ArrayWriter(folder / "text_counts.safetensors", np.uint16))
 
     def append(self, texts: Sequence[str]) -> None:
@@ -56,19 +59,71 @@ class PostingsWriter(FilesWriter):
         write_array(self._folder / "words.safetensors", hashes[order])
         starts = np.array(self._starts, np.int64)
         write_array(self._folder / "text_starts.safetensors", starts)
-        texts, size = len(starts) - 1, len(order)
-        of_text = map_array(self._folder / "text_words.safetensors")
-        if len(of_text):
-            of_text[:] = numbers[of_text]
-        (self._folder / "text_words.safetensors").unlink()
-        write_array(self._folder / "text_words.safetensors", of_text)
-        counts = map_array(self._folder / "text_counts.safetensors")
-        by_text = csr_array((counts.astype(np.int32), of_text, starts), shape=(texts, size))
-        by_word = by_text.tocsc()
-        write_array(self._folder / "word_starts.safetensors", by_word.indptr.astype(np.int64))
-        write_array(self._folder / "word_texts.safetensors", by_word.indices.astype(np.int32))
-        write_array(self._folder / "word_counts.safetensors", by_word.data.astype(np.uint16))
+        seen = map_array(self._folder / _SEEN)
+        with ArrayWriter(self._folder / "text_words.safetensors", np.int32) as writer:
+            for start in range(0, len(seen), _PART):
+                writer.append(numbers[seen[start : start + _PART]])
+        (self._folder / _SEEN).unlink()
+        _write_by_word(self._folder, starts, len(order))
         write_array(self._folder / "lengths.safetensors", np.array(self._lengths, np.int32))
+
+
+def _write_by_word(folder: Path, starts: np.ndarray, words: int) -> None:
+    """From which words each text has, starts (N + 1,), write which texts have each, rising: sorted in parts, which are
+    then put together for some words after the other, so that no more than a part is in memory."""
+    numbers, counts = (map_array(folder / f"text_{name}.safetensors") for name in ("words", "counts"))
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    sizes = np.zeros(words, np.int64)
+    for first, last in _parts(starts):
+        own = slice(starts[first], starts[last])
+        table = csr_array(
+            (counts[own].astype(np.int32), numbers[own], starts[first : last + 1] - starts[first]),
+            shape=(last - first, words),
+        ).tocsc()
+        of_word = np.diff(table.indptr)
+        found = np.flatnonzero(of_word)
+        sizes += of_word
+        occurrences = np.stack([table.indices + first, table.data]).astype(np.int32)
+        begins = np.stack([np.append(found, words), np.append(table.indptr[found], table.indptr[-1])])
+        parts.append((_spilled(folder, begins), _spilled(folder, occurrences)))
+    word_starts = np.concatenate([[0], np.cumsum(sizes)])
+    write_array(folder / "word_starts.safetensors", word_starts)
+    with (
+        ArrayWriter(folder / "word_texts.safetensors", np.int32) as of_texts,
+        ArrayWriter(folder / "word_counts.safetensors", np.uint16) as of_counts,
+    ):
+        for first, last in _parts(word_starts):
+            free = word_starts[first:last] - word_starts[first]
+            merged = np.empty((2, int(word_starts[last] - word_starts[first])), np.int32)
+            for (found, begins), occurrences in parts:
+                low, high = np.searchsorted(found, [first, last])
+                rows, own = found[low:high] - first, begins[low : high + 1]
+                lengths = np.diff(own)
+                at, _ = ranges(free[rows], free[rows] + lengths)
+                merged[:, at] = occurrences[:, own[0] : own[-1]]
+                free[rows] += lengths
+            of_texts.append(merged[0])
+            of_counts.append(merged[1])
+
+
+def _parts(starts: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Ranges of lists that have `_PART` entries together at most, or are one list. starts: of the lists and the end."""
+    first, lists = 0, len(starts) - 1
+    while first < lists:
+        last = int(np.searchsorted(starts, starts[first] + _PART, side="right")) - 1
+        last = max(first + 1, last)
+        yield first, last
+        first = last
+
+
+def _spilled(folder: Path, array: np.ndarray) -> np.ndarray:
+    """An array in a file without a name, mapped into memory."""
+    if not array.size:
+        return array
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(np.ascontiguousarray(array).data)
+        file.flush()
+        return np.asarray(np.memmap(file, array.dtype, "r", shape=array.shape))
 
 
 @dataclass(frozen=True)
