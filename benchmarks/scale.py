@@ -6,7 +6,7 @@
 Prepares a run, as `benchmarks.streaming` does, from two small numbers of synthetic records in BigPatent's columns,
 draws a line through seconds, memory and disk by the memories in the database, and says what the line promises for the
 larger number; then prepares that and prints how far off the promise was. With the line through all three, prints what
-corpora need on this machine's processor, and in vectors: by default BigPatent, Wikipedia in passages of 100 words, and
+corpora need on this machine's processor: by default BigPatent, Wikipedia in passages of 100 words, and
 a billion such passages. All is measured anew for each length of a source in words; a target has 0.3 times as many. The
 first encoder's texts a second are measured on texts of that length. Of each encoder, a name or a folder, its speed and
 the bytes of its vectors are printed; the language model's calls are counted, not timed.
@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.encoding import random_texts
 from benchmarks.partitioning import METHODS
-from benchmarks.streaming import HEADS, SIZE, prepare, start, write_records
+from benchmarks.streaming import prepare, start, write_records
 from mrag_rl.config import load_config
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.memory import MemoryDatabase
@@ -34,8 +34,6 @@ from mrag_rl.runs.folder import RunFolder
 
 CORPORA = [("BigPatent", 1_300_000, 300), ("Wikipedia", 21_000_000, 100), ("a billion passages", 1_000_000_000, 100)]
 """Memories, and words of a source."""
-VECTOR_BYTES = 4 * 2 * SIZE
-"""Standard embedding and heads of all-MiniLM-L6-v2, in float32."""
 
 
 def prepared(place: Path, count: int, words: int, method: str) -> tuple[int, dict[str, float]]:
@@ -80,6 +78,11 @@ def promises(memories: Sequence[int], needs: Sequence[dict[str, float]]) -> dict
     return lines
 
 
+def vector_bytes(encoder: TransformerEncoder) -> int:
+    """Of a memory: standard embedding and heads, in float32."""
+    return 4 * (encoder.dimension + encoder.heads * encoder.head_dimension)
+
+
 def texts_per_second(encoder: TransformerEncoder, words: int, count: int) -> float:
     """An encoder's speed on texts of a length, after a warm-up."""
     texts = random_texts(count, words, seed=0)
@@ -115,21 +118,19 @@ def main() -> None:
         print(f"|---|---:|{'---:|' * len(names)}")
         for corpus, count, _ in (one for one in corpora if one[2] == words):
             costs = [float(np.polyval(fitted, count)) for fitted in lines.values()]
-            needs = [count / speed / 3600, *costs, count * VECTOR_BYTES / 1e9]
+            needs = [count / speed / 3600, *costs, count * vector_bytes(encoders[0]) / 1e9]
             print(f"| {corpus} | {count:,} | {' | '.join(f'{value:,.3g}' for value in needs)} |")
         print(flush=True)
 
     titles = " | ".join(f"{words} words: texts a second" for words in speeds)
     print(f"| encoder | bytes of a memory's vectors | {titles} |\n|---|---:|{'---:|' * len(speeds)}")
     for encoder, *its_speeds in zip(encoders, *speeds.values(), strict=True):
-        size = 4 * (encoder.dimension + encoder.heads * encoder.head_dimension)
-        print(f"| {encoder.name} | {size:,} | {' | '.join(f'{speed:.3g}' for speed in its_speeds)} |")
+        print(f"| {encoder.name} | {vector_bytes(encoder):,} | {' | '.join(f'{speed:.3g}' for speed in its_speeds)} |")
     print("\nTexts that the language model writes for a training query, ablations included:\n")
     print("| configuration | texts |\n|---|---:|")
     for name in ("quickstart", "paper/summarization"):
         config = load_config(name)
         print(f"| {name} | {texts_of_training(config, Sizes(1, 0, 0, 1))} |")
-    print(f"\n{HEADS} heads; a database's vectors are {VECTOR_BYTES:,} bytes a memory")
 
 
 if __name__ == "__main__":

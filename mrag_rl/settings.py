@@ -83,7 +83,8 @@ class OnCluster:
     cluster: str | None = on_command_line_only(None)
     """Address of a Ray cluster over which models are spread (docs/cluster.md); auto is that in RAY_ADDRESS."""
     workers: int | None = on_command_line_only(None)
-    """With --cluster: copies of the models, for each run; null divides the GPUs, or cores, among the runs at a time."""
+    """With --cluster: copies of the models, for each run if there are several; null divides the GPUs, or cores, among
+    them."""
 
 
 def check_workers(cluster: str | None, workers: int | None) -> None:

@@ -184,7 +184,7 @@ def test_what_a_worker_gets_is_on_one_machine() -> None:
     with pytest.raises(InputError, match=r"3 workers for each of 2 runs .* has 4; give fewer workers or a smaller"):
         parts([(8, 4)], 3, gpus=True, beside=2)
     for nodes, workers, fewer in (([(8, 0)], None, ""), ([(8, 2)], 3, "give fewer workers, or ")):
-        with pytest.raises(InputError, match=rf"has \d; {fewer}set llm.device and encoder.device to cpu$"):
+        with pytest.raises(InputError, match=rf"has \d; {fewer}set the devices of the models to cpu$"):
             parts(nodes, workers, gpus=True)
 
 

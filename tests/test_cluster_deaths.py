@@ -78,7 +78,7 @@ def test_a_job_whose_result_is_lost_is_done_again(workers: Workers, monkeypatch:
     found = [*workers.results(refusing, "number", [(factor,) for factor in (5, 6, 7)], in_order=True)]
     assert found == [(0, 5), (1, 6), (2, 7)] and not lost
     lost.append(LocalRayletDiedError())  # of this process
-    with pytest.raises(InputError, match=r"^the cluster is lost .*; resume when it is there again$"):
+    with pytest.raises(InputError, match=r"^the cluster is lost .*; resume or begin again when it is there$"):
         next(workers.results(refusing, "number", [(5,)]))
 
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from mrag_rl.data.records import Document
 from mrag_rl.data.synthetic.news import make_news
-from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.batches import Batch
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
@@ -79,7 +82,23 @@ class NotFinite(HalfPrecision):
         return Embeddings(vectors.standard * np.nan, vectors.heads, vectors.norms, encoder=vectors.encoder)
 
 
-HALF, NOT_FINITE = HalfPrecision(), NotFinite()
+class Cheap(BatchedEncoder):
+    """An encoder in batches whose vectors are sums of those of MiniLM's tokens, drawn at random."""
+
+    def __init__(self) -> None:
+        super().__init__(**{field.name: getattr(encoder(), field.name) for field in fields(BatchedEncoder)})
+        drawn = np.random.default_rng(0).standard_normal((len(self.tokenizer), 2 * 384), dtype=np.float32)
+        self._vectors = torch.from_numpy(drawn)
+
+    def read(
+        self, batches: Iterable[Batch], *, heads: bool
+    ) -> Iterator[tuple[Batch, torch.Tensor, torch.Tensor | None]]:
+        for batch in batches:
+            sums = self._vectors[batch.ids].sum(dim=1)
+            yield batch, sums[:, :384], sums[:, None, 384:] if heads else None
+
+
+HALF, NOT_FINITE, CHEAP = HalfPrecision(), NotFinite(), Cheap()
 
 
 def random_vectors(count: int, width: int) -> np.ndarray:
@@ -595,13 +614,13 @@ class Stopped(Exception):
     pass
 
 
-def reading(texts: int) -> tuple[TransformerEncoder, list[int]]:
-    """MiniLM that stops after so many texts, and how many it has read, batch by batch."""
-    found = copy(encoder())
+def reading(texts: int) -> tuple[BatchedEncoder, list[int]]:
+    """An encoder that stops after so many texts, and how many it has read, batch by batch."""
+    found = copy(CHEAP)
     read: list[int] = []
 
     def some(batches: Iterable[Batch], *, heads: bool) -> Iterator[Any]:
-        for batch, *vectors in encoder().read(batches, heads=heads):
+        for batch, *vectors in CHEAP.read(batches, heads=heads):
             if sum(read) >= texts:
                 raise Stopped
             read.append(len(batch.ids))
@@ -618,10 +637,10 @@ def test_a_change_that_is_cut_off_and_repeated_encodes_nothing_twice(
     monkeypatch.setattr("mrag_rl.encoders.store.BLOCK", 8)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     if change == "add":
-        Index.build(whole, LATER[:3], encoder())
+        Index.build(whole, LATER[:3], CHEAP)
         shutil.copytree(whole, cut)
 
-    def make(place: Path, reader: TransformerEncoder) -> None:
+    def make(place: Path, reader: BatchedEncoder) -> None:
         if change == "build":
             Index.build(place, FIRST[:12], reader)
         else:
@@ -642,16 +661,43 @@ def test_a_change_that_is_cut_off_and_repeated_encodes_nothing_twice(
         for place in (whole, cut)
     ]
     assert files[0] == files[1] and files[0]
-    if change == "build":  # An index that was never finished can be begun anew, of other documents
-        with pytest.raises(Stopped):
-            make(tmp_path / "other", reading(40)[0])
-        assert len(Index.build(tmp_path / "other", LATER, HALF)) == len(LATER)
-        Index.delete(tmp_path / "other")
-        assert not (tmp_path / "other").exists()
+
+
+def test_a_build_that_was_cut_off_is_replaced_or_deleted(tmp_path: Path) -> None:
+    """In place of what it would have become, other documents can be indexed there."""
+    folder = tmp_path / "cut"
+    for replaced in (True, False):
+        with pytest.raises(InputError, match="cannot read"):
+            Index.build(folder, torn(), CHEAP)
+        (kept, *_) = (folder / ".encoded").iterdir()
+        if replaced:
+            kept.write_bytes(b"torn")  # It is encoded again
+            assert len(Index.build(folder, [*torn(whole=True)], CHEAP)) == 2049
+            assert not (folder / ".encoded").exists()
+        Index.delete(folder)
+        assert not folder.exists()
+
+
+def torn(whole: bool = False) -> Iterator[Document]:
+    """Documents that cannot be read after the first block."""
+    yield from (Document(str(number), "Some text.") for number in range(2048))
+    if not whole:
+        raise OSError("gone")
+    yield Document("last", "Some text.")
+
+
+def test_vectors_that_are_not_finite_are_not_kept(tmp_path: Path) -> None:
+    broken = Cheap()
+    broken._vectors[:] = np.nan
+    with pytest.raises(InputError, match="not finite"):
+        Index.build(tmp_path / "index", SMALL, broken)
+    assert len(Index.build(tmp_path / "index", SMALL, CHEAP)) == len(SMALL)
 
 
 SMALL, LAST = FIRST[:6], Document("last", "Some text.")
 CHANGES: dict[str, Callable[[Path], object]] = {
+    "build, kept": lambda folder: Index.build(folder, SMALL, CHEAP),
+    "add, kept": lambda folder: Index.open(folder).add(LATER[:3], CHEAP),
     "build": lambda folder: Index.build(folder, SMALL, HALF),
     "add": lambda folder: Index.open(folder).add(LATER[:3], HALF),
     "remove": lambda folder: Index.open(folder).remove([document.id for document in SMALL[::2]]),
@@ -666,21 +712,22 @@ def test_kill_9_leaves_the_state_before_or_after(tmp_path: Path, change: str) ->
     """Processes that kill themselves at each step that they take on the disk."""
 
     def make(place: Path) -> Path:
-        if change != "build":
-            Index.build(place, SMALL, HALF)
+        if not builds:
+            Index.build(place, SMALL, CHEAP if kept else HALF)
         if change == "compact":
             Index.open(place).add(LATER[:2], HALF)
             Index.open(place).remove([SMALL[1].id])
         return place
 
     def state(place: Path) -> list[str]:
-        if change == "build" and not (place / "manifest.json").exists():
+        if builds and not (place / "manifest.json").exists():
             return []
         index = Index.open(place)
         everything = index.rank(one, "standard", max(1, index.rows)).indices[0]
         return [str(index.segments), *(document.id for document in index.documents(everything[everything >= 0]))]
 
-    one = EncodedQueries.of(HALF, ASKED[:1], ["standard"])
+    builds, kept = change.startswith("build"), change.endswith("kept")
+    one = EncodedQueries.of(CHEAP if kept else HALF, ASKED[:1], ["standard"])
     start = make(tmp_path / "start")
     before = state(start)
     CHANGES[change](make(tmp_path / "after"))  # What the processes encode is known from here on
@@ -689,7 +736,7 @@ def test_kill_9_leaves_the_state_before_or_after(tmp_path: Path, change: str) ->
     seen = []
     for step in range(1000):
         place = tmp_path / f"step{step}"
-        if change != "build":
+        if not builds:
             shutil.copytree(start, place)
         if not _killed_at(step, partial(CHANGES[change], place)):
             break
@@ -698,8 +745,9 @@ def test_kill_9_leaves_the_state_before_or_after(tmp_path: Path, change: str) ->
         if seen[-1] == before:
             CHANGES[change](place)  # It can be repeated, and removes what was left
         assert state(place) == after
-        if change != "build":
-            Index.open(place).add([LAST], HALF)
+        if not builds:
+            Index.open(place).add([LAST], CHEAP if kept else HALF)
+            assert not (place / ".encoded").exists()
             assert len([*place.glob("segment-*")]) == int(Index.open(place).segments)
         shutil.rmtree(place)
     assert step > 3 and before in seen

@@ -174,7 +174,7 @@ def _divided(
         fewer = " or ".join(["fewer workers"] * (count > 1) + ["a smaller --jobs"] * (beside > 1))
         raise InputError(
             f"{count} {'worker' if count == 1 else 'workers'}{each} need a GPU each, but the cluster at {address} has "
-            f"{sum(there)}; {f'give {fewer}, or ' if fewer else ''}set llm.device and encoder.device to cpu"
+            f"{sum(there)}; {f'give {fewer}, or ' if fewer else ''}set the devices of the models to cpu"
         )
     return Cluster(address, count, 0 if gpus else share, share if gpus else 0)
 

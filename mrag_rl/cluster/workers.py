@@ -141,7 +141,7 @@ class Workers:
                     if deaths[place] >= DEATHS:
                         raise InputError(
                             f"{DEATHS} workers of the cluster died with the same batch ({_last_line(error)}); if "
-                            "memory ran out, give fewer --workers, or lower llm.batch_tokens"
+                            "memory ran out, give fewer --workers, or, in a run, lower llm.batch_tokens"
                         ) from error
                     again.append((place, job))
                     self._miss(worker)
@@ -174,7 +174,8 @@ class Workers:
                 alone = time.monotonic()
             elif time.monotonic() - alone > PATIENCE:
                 raise InputError(
-                    f"the cluster is lost: no worker has come back in {PATIENCE:.0f} s; resume when it is there"
+                    f"the cluster is lost: no worker has come back in {PATIENCE:.0f} s; resume or begin "
+                    "again when it is there"
                 )
 
     def _wait_for_all(self) -> None:
@@ -248,7 +249,9 @@ def _result(reference: Any) -> Any:
     except _DEATH:
         raise
     except RayError as error:
-        raise InputError(f"the cluster is lost ({_last_line(error)}); resume when it is there again") from error
+        raise InputError(
+            f"the cluster is lost ({_last_line(error)}); resume or begin again when it is there"
+        ) from error
 
 
 def _last_line(error: BaseException) -> str:

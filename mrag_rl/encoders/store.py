@@ -8,7 +8,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from transformers import PreTrainedTokenizerBase
 from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.embeddings import Embeddings, RunEncoder, comparable
 from mrag_rl.encoders.prefixes import Prefixes
+from mrag_rl.errors import InputError
 from mrag_rl.io import names_path
+from mrag_rl.unit import check_unit
 
 BLOCK = 8192
 """Texts that are encoded and stored together."""
@@ -93,8 +95,11 @@ class EmbeddingStore:
         what = json.dumps([self.encoder.fingerprint, versioned, *texts])
         path = self.folder / f"{hashlib.sha256(what.encode()).hexdigest()}.npz"
         if path.is_file():
-            return replace(Embeddings.load(path), encoder=self.encoder.fingerprint)
+            with suppress(InputError):  # A damaged file is made anew
+                return replace(Embeddings.load(path), encoder=self.encoder.fingerprint)
         embeddings = self.encoder.encode(texts, prefix=prefix, progress=progress)
+        for vectors in (embeddings.standard, embeddings.heads):  # What is kept is not encoded again
+            check_unit(vectors, "the vectors of the texts")
         self.folder.mkdir(parents=True, exist_ok=True)
         embeddings.save(path)
         return embeddings

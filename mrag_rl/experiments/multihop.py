@@ -102,10 +102,10 @@ def _compare(
         references = reference_filters(queries, vocabulary, str(settings.queries))
     judge = Judge(documents, queries)
 
-    encoder = encoder or models.encoder
+    encoder = models.encoder if encoder is None else encoder
     if reranker is None and settings.reranker:
         reranker = load_reranker(settings.reranker, device=settings.device)
-    llm = llm or models.llm
+    llm = models.llm if llm is None else llm
     texts = [query.text for query in queries]
     _check_fusion(queries, llm, strategies)
     store = EmbeddingStore(encoder, Path(settings.embeddings or output.parent / "embeddings"))

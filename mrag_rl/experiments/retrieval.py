@@ -92,7 +92,7 @@ def _compare(
     data = _load_data(settings, folder)
     documents, queries, judgements = data.documents, data.queries, data.judgements
     _check_outputs(settings, data, folder)
-    encoder = encoder or models.encoder
+    encoder = models.encoder if encoder is None else encoder
     prefix = encoder.prefixes.query if settings.prefix is None else settings.prefix
     document_prefix = encoder.prefixes.document if settings.document_prefix is None else settings.document_prefix
     multi_vector = None
@@ -100,7 +100,7 @@ def _compare(
         multi_vector = MultiVectorReranker.load(settings.multi_vector, device=settings.device)
     if reranker is None and settings.reranker:
         reranker = load_reranker(settings.reranker, device=settings.device)
-    llm = llm or models.llm
+    llm = models.llm if llm is None else llm
     strategies = _possible_strategies(settings, queries, encoder)
     encoder_facts = at_encoder(encoder, _encoder_facts)
     aspects = np.array([len(query.wanted) for query in queries])

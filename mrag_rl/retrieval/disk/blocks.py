@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 from collections.abc import Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -25,12 +23,10 @@ from mrag_rl.retrieval.encoded import Parts, encode_documents
 Block = tuple[Sequence[Document], Embeddings, Parts]
 
 
-@contextmanager
-def keeping(folder: Path, encoder: TextEncoder) -> Iterator[TextEncoder]:
-    """An encoder that keeps what it has encoded in an index's folder until the block ends, unless by an error or a
-    kill. One whose batches are not known, such as an `EmbeddingStore`, is passed on as it is. Only while `writing`."""
-    yield EmbeddingStore(encoder, folder / ENCODED) if isinstance(encoder, BatchedEncoder) else encoder
-    shutil.rmtree(folder / ENCODED, ignore_errors=True)
+def keeping(folder: Path, encoder: TextEncoder) -> TextEncoder:
+    """An encoder that keeps what it has encoded in an index's folder, until a change ends well. One whose batches are
+    not known, such as an `EmbeddingStore`, which keeps it elsewhere, is passed on as it is. Only while `writing`."""
+    return EmbeddingStore(encoder, folder / ENCODED) if isinstance(encoder, BatchedEncoder) else encoder
 
 
 def encoded(

@@ -23,6 +23,8 @@ from mrag_rl.retrieval.disk.manifest import (
     Entry,
     Manifest,
     building,
+    forget_encoded,
+    is_begun,
     prepare,
     remove_all,
     remove_leftovers,
@@ -69,8 +71,8 @@ class Index:
         """Encode documents and write a new index.
 
         Documents are encoded as wholes, by their texts, and sentence by sentence, with the title as the first one. What
-        has been encoded is kept in the folder until the build ends, in float32, so that one that is cut off encodes
-        none of it again when it is repeated.
+        has been encoded is kept in the folder until the build ends well, in float32, so that one that is cut off
+        encodes none of it again when it is repeated; an `EmbeddingStore` as the encoder keeps it elsewhere.
 
         sentence_heads: also store the heads of all sentences, which `late_interaction` needs; they take as much space
         again as the standard vectors. heading: fields that stand above each document's text, for vectors and words
@@ -84,7 +86,7 @@ class Index:
         folder = Path(folder)
         with reported_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            with writing(folder), keeping(folder, encoder) as encoder:
+            with writing(folder):
                 discard(folder, prepare(folder))
                 manifest, server, name = None, None, None
                 try:
@@ -93,7 +95,8 @@ class Index:
                         name = server.name
                         building(folder, name)
                     prefix = encoder.prefixes.document if prefix is None else prefix
-                    blocks = encoded(documents, encoder, heading=heading, prefix=prefix, progress=progress)
+                    kept = keeping(folder, encoder)
+                    blocks = encoded(documents, kept, heading=heading, prefix=prefix, progress=progress)
                     first = next(blocks, None)
                     if first is None:
                         raise InputError("index: no documents; give at least one")
@@ -101,6 +104,7 @@ class Index:
                     entry = written(folder, 1, layout, chain([first], blocks), server, progress=progress)
                     manifest = Manifest(layout, (entry,), 1, server=name)
                     manifest.write(folder)
+                    forget_encoded(folder)
                 finally:
                     built = manifest if (folder / "manifest.json").exists() else None
                     remove_leftovers(folder, built)
@@ -118,10 +122,15 @@ class Index:
     def delete(folder: StrPath) -> None:
         """Delete an index, with its vectors at a server; what else is in the folder stays. It can be repeated.
 
-        Raises InputError if there is none, another process is writing to it, the server cannot be reached, and for
-        vectors that this user has not made for this folder.
+        So is what a build that was cut off has left. Raises InputError if there is none, another process is writing to
+        it, the server cannot be reached, and for vectors that this user has not made for this folder.
         """
         folder = Path(folder)
+        if is_begun(folder):
+            with reported_writes(folder), writing(folder):
+                discard(folder, prepare(folder))
+                remove_all(folder)
+            return
         Manifest.read(folder)  # Before a lock is made where there is no index
         with reported_writes(folder), writing(folder):
             manifest = Manifest.read(folder)
@@ -205,11 +214,12 @@ class Index:
         """Remove documents and add others in one change, of which readers see all or nothing. An id that leaves may
         come with another document. Raises InputError as `add` and `remove` do."""
         leaving = _named(leaving)
-        with self._changing() as state, keeping(self.folder, encoder) as encoder:
+        with self._changing() as state:
             manifest, layout = state.manifest, state.manifest.layout
             held = _Held(self, frozenset(leaving))
+            kept = keeping(self.folder, encoder)
             blocks = encoded(
-                documents, encoder, heading=layout.heading, prefix=layout.prefix, held=held, progress=progress
+                documents, kept, heading=layout.heading, prefix=layout.prefix, held=held, progress=progress
             )
             entries = self._without(state, leaving)
             first = next(blocks, None)
@@ -332,6 +342,7 @@ class Index:
             clean(self.folder, before)
             try:
                 yield before
+                forget_encoded(self.folder)
             finally:
                 try:
                     self._state = opened(self.folder, before)

@@ -6,7 +6,8 @@
     removed-000004.safetensors
     lock                    held by the one process that writes
     building                while there is no manifest yet; it names the server
-    .encoded/               what a change has encoded so far: one that was cut off and is repeated encodes it no more
+    .encoded/               what a change has encoded so far: one that was cut off and is repeated encodes it no more;
+                            the next change that ends well removes it
 
 A change first writes new files beside the old ones, then the manifest. So a reader, or a process that opens the index
 after a kill, finds all of a change or nothing of it. Files that the manifest does not name are left over from a change
@@ -89,7 +90,7 @@ class Manifest:
         """Raises InputError if there is no index, for another version, and for a damaged file."""
         path = folder / _NAME
         if not path.is_file():
-            if (folder / _BUILDING).exists():
+            if is_begun(folder):
                 raise InputError(f"{folder}: an index was begun there and is not complete; build it again")
             raise InputError(f"{folder}: no index there ({_NAME} is missing); check the path, or build one")
         content = read_json(path)
@@ -156,10 +157,20 @@ def building(folder: Path, server: ServerName | None) -> None:
     write_json(folder / _BUILDING, asdict(server)) if server is not None else (folder / _BUILDING).write_text("")
 
 
+def is_begun(folder: Path) -> bool:
+    """Whether an index was begun in a folder and is not complete."""
+    return (folder / _BUILDING).exists() and not (folder / _NAME).exists()
+
+
+def forget_encoded(folder: Path) -> None:
+    """Remove what a change has encoded: it is in the index now. Only while `writing`."""
+    shutil.rmtree(folder / ENCODED, ignore_errors=True)
+
+
 def remove_all(folder: Path) -> None:
     """Remove an index's files, the manifest last, and its folder if nothing else is in it. Only while `writing`."""
     remove_leftovers(folder, None)
-    shutil.rmtree(folder / ENCODED, ignore_errors=True)
+    forget_encoded(folder)
     (folder / _BUILDING).unlink(missing_ok=True)
     (folder / _NAME).unlink(missing_ok=True)
     (folder / _LOCK).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import math
 import struct
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mrag_rl.retrieval.disk.arrays import damaged
 
 INVERTED_FROM = 20_000_000  # Numbers of the vectors that may be found, from which an inverted file is used
 _LISTS = b"ilar"  # Begins the lists in FAISS's file: how many, bytes of a code, all sizes, each list's codes and rows
+_BUCKET, _BUCKETS = 1 << 28, 64  # Bytes of codes that are sorted by cells together; files of these at most
 _SCANNED = 1 << 15  # Vectors compared at once
 _TRAINED = 40  # Vectors for each cell, from which the cells' centres are learnt
 _PROBES = 32  # Cells that a search looks into
@@ -30,9 +32,9 @@ _COMPARED = 2  # Vectors that an inverted file finds for each place; the best ar
 def build_inverted(vectors: np.ndarray, path: Path, *, progress: bool = False) -> None:
     """Write an inverted file (IVF; Jégou et al. 2011) with one byte for each number of unit vectors (N, d).
 
-    It is the file that FAISS writes after `add`, which would hold all of it in memory: here the codes lie in a file on
-    the way, and the trained centres, with what they are learnt from, and 12 bytes for each vector are in memory. Raises
-    OSError.
+    It is the file that FAISS writes after `add`, which would hold all of it in memory. Here the codes lie in files on
+    the way, each of some cells next to each other; in memory are one of these, 4 bytes for each vector, and the centres
+    with the sample that they are learnt from. Raises OSError.
     """
     count, dimension = vectors.shape
     cells = 2 ** round(np.log2(4 * np.sqrt(count)))
@@ -40,24 +42,34 @@ def build_inverted(vectors: np.ndarray, path: Path, *, progress: bool = False) -
     sample = np.random.default_rng(0).choice(count, min(count, _TRAINED * cells), replace=False)
     index.train(np.ascontiguousarray(vectors[np.sort(sample)], np.float32))
     coarse, cell_of = index.coarse_code_size(), np.empty(count, np.int32)
-    with tempfile.TemporaryFile(dir=path.parent) as file, open(path, "xb") as inverted:
+    buckets = min(_BUCKETS, cells, math.ceil(count * index.code_size / _BUCKET))
+    firsts = np.linspace(0, cells, buckets + 1).round().astype(np.int64)  # Of the cells of each bucket
+    with ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for _ in range(buckets)]
         starts = range(0, count, _SCANNED)
         for start in tqdm(starts, desc=f"index {path.stem}", unit="block", disable=not progress):
-            block = slice(start, start + _SCANNED)
-            found = index.sa_encode(np.ascontiguousarray(vectors[block], np.float32))
-            cell_of[block] = found[:, :coarse] @ (1 << 8 * np.arange(coarse))
-            file.write(np.ascontiguousarray(found[:, coarse:]).data)
-        file.flush()
-        codes = np.memmap(file, np.uint8, "r", shape=(count, index.code_size))
-        order, sizes = np.argsort(cell_of, kind="stable"), np.bincount(cell_of, minlength=cells)
+            found = index.sa_encode(np.ascontiguousarray(vectors[start : start + _SCANNED], np.float32))
+            own = cell_of[start : start + len(found)] = found[:, :coarse] @ (1 << 8 * np.arange(coarse))
+            order = np.argsort(own, kind="stable")
+            ends = np.searchsorted(own[order], firsts)
+            for file, rows in zip(files, np.split(order, ends[1:-1]), strict=True):
+                file.write(np.ascontiguousarray(found[np.sort(rows), coarse:]).data)
+        inverted = stack.enter_context(open(path, "xb"))
         index.ntotal = count
         trained = faiss.serialize_index(index).tobytes()
         inverted.write(trained[: trained.rindex(_LISTS)])
         inverted.write(_LISTS + struct.pack("<QQ4sQ", cells, index.code_size, b"full", cells))
-        inverted.write(sizes.astype("<u8").data)
-        for rows in np.split(order, np.cumsum(sizes)[:-1]):
-            inverted.write(codes[rows].data)
-            inverted.write(rows.astype("<i8").data)
+        inverted.write(np.bincount(cell_of, minlength=cells).astype("<u8").data)
+        for file, first, last in zip(files, firsts, firsts[1:], strict=False):
+            members = np.flatnonzero((first <= cell_of) & (cell_of < last))
+            file.seek(0)
+            codes = np.frombuffer(file.read(), np.uint8).reshape(len(members), index.code_size)
+            order = np.argsort(cell_of[members], kind="stable")
+            ends = np.searchsorted(cell_of[members[order]], np.arange(first + 1, last))
+            for rows in np.split(order, ends):
+                inverted.write(codes[rows].data)
+                inverted.write(members[rows].astype("<i8").data)
+            file.truncate(0)
 
 
 class Neighbours:

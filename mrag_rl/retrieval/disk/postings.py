@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -19,7 +22,7 @@ from mrag_rl.retrieval.words import words
 
 K1, B = 1.5, 0.75  # Those of `WordIndex`
 _SEEN = "seen_words.safetensors"
-_PART = 1 << 24  # Occurrences of words in texts that are sorted together
+_PART = 1 << 22  # Occurrences of words in texts that are sorted together
 
 
 def hashed(text: str) -> int:
@@ -35,8 +38,7 @@ class PostingsWriter(FilesWriter):
         super().__init__()
         self._folder = folder
         self._numbers: dict[str, int] = {}  # The words so far, in order of appearance
-        self._starts = [0]
-        self._lengths: list[int] = []
+        self._starts, self._lengths = array("q", [0]), array("q")
         self._words = self._files.enter_context(ArrayWriter(folder / _SEEN, np.int32))
         self._counts = self._files.enter_context(ArrayWriter(folder / "text_counts.safetensors", np.uint16))
 
@@ -70,40 +72,48 @@ class PostingsWriter(FilesWriter):
 
 def _write_by_word(folder: Path, starts: np.ndarray, words: int) -> None:
     """From which words each text has, starts (N + 1,), write which texts have each, rising: sorted in parts, which are
-    then put together for some words after the other, so that no more than a part is in memory."""
+    then put together for some words after the other. In memory are a part and some bytes for each word, or the texts of
+    one word where these are more."""
     numbers, counts = (map_array(folder / f"text_{name}.safetensors") for name in ("words", "counts"))
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
     sizes = np.zeros(words, np.int64)
-    for first, last in _parts(starts):
-        own = slice(starts[first], starts[last])
-        table = csr_array(
-            (counts[own].astype(np.int32), numbers[own], starts[first : last + 1] - starts[first]),
-            shape=(last - first, words),
-        ).tocsc()
-        of_word = np.diff(table.indptr)
-        found = np.flatnonzero(of_word)
-        sizes += of_word
-        occurrences = np.stack([table.indices + first, table.data]).astype(np.int32)
-        begins = np.stack([np.append(found, words), np.append(table.indptr[found], table.indptr[-1])])
-        parts.append((_spilled(folder, begins), _spilled(folder, occurrences)))
-    word_starts = np.concatenate([[0], np.cumsum(sizes)])
-    write_array(folder / "word_starts.safetensors", word_starts)
-    with (
-        ArrayWriter(folder / "word_texts.safetensors", np.int32) as of_texts,
-        ArrayWriter(folder / "word_counts.safetensors", np.uint16) as of_counts,
-    ):
-        for first, last in _parts(word_starts):
-            free = word_starts[first:last] - word_starts[first]
-            merged = np.empty((2, int(word_starts[last] - word_starts[first])), np.int32)
-            for (found, begins), occurrences in parts:
-                low, high = np.searchsorted(found, [first, last])
-                rows, own = found[low:high] - first, begins[low : high + 1]
-                lengths = np.diff(own)
-                at, _ = ranges(free[rows], free[rows] + lengths)
-                merged[:, at] = occurrences[:, own[0] : own[-1]]
-                free[rows] += lengths
-            of_texts.append(merged[0])
-            of_counts.append(merged[1])
+    with tempfile.TemporaryFile(dir=folder) as of_words, tempfile.TemporaryFile(dir=folder) as of_texts:
+        places = [(0, 0)]  # Where each part begins in the two files
+        for first, last in _parts(starts):
+            own = slice(starts[first], starts[last])
+            table = csr_array(
+                (counts[own].astype(np.int32), numbers[own], starts[first : last + 1] - starts[first]),
+                shape=(last - first, words),
+            ).tocsc()
+            of_word = np.diff(table.indptr)
+            found = np.flatnonzero(of_word)
+            sizes += of_word
+            begins = np.stack([np.append(found, words), np.append(table.indptr[found], table.indptr[-1])])
+            of_words.write(begins.astype(np.int64).data)
+            of_texts.write(np.stack([table.indices + first, table.data]).astype(np.int32).data)
+            places.append((places[-1][0] + begins.size, places[-1][1] + 2 * table.nnz))
+        flat = [_mapped(of_words, np.int64), _mapped(of_texts, np.int32)]
+        parts = [
+            (flat[0][begin:end].reshape(2, -1), flat[1][at:to].reshape(2, -1))
+            for (begin, at), (end, to) in pairwise(places)
+        ]
+        word_starts = np.concatenate([[0], np.cumsum(sizes)])
+        write_array(folder / "word_starts.safetensors", word_starts)
+        with (
+            ArrayWriter(folder / "word_texts.safetensors", np.int32) as texts_writer,
+            ArrayWriter(folder / "word_counts.safetensors", np.uint16) as counts_writer,
+        ):
+            for first, last in _parts(word_starts):
+                free = word_starts[first:last] - word_starts[first]
+                merged = np.empty((2, int(word_starts[last] - word_starts[first])), np.int32)
+                for (found, begins), occurrences in parts:
+                    low, high = np.searchsorted(found, [first, last])
+                    rows, of_rows = found[low:high] - first, begins[low : high + 1]
+                    lengths = np.diff(of_rows)
+                    at, _ = ranges(free[rows], free[rows] + lengths)
+                    merged[:, at] = occurrences[:, of_rows[0] : of_rows[-1]]
+                    free[rows] += lengths
+                texts_writer.append(merged[0])
+                counts_writer.append(merged[1])
 
 
 def _parts(starts: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -116,14 +126,10 @@ def _parts(starts: np.ndarray) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _spilled(folder: Path, array: np.ndarray) -> np.ndarray:
-    """An array in a file without a name, mapped into memory."""
-    if not array.size:
-        return array
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(np.ascontiguousarray(array).data)
-        file.flush()
-        return np.asarray(np.memmap(file, array.dtype, "r", shape=array.shape))
+def _mapped(file: IO[bytes], kind: type[np.generic]) -> np.ndarray:
+    """All numbers of a file, mapped into memory."""
+    file.flush()
+    return np.asarray(np.memmap(file, kind, "r")) if file.tell() else np.empty(0, kind)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import asdict, replace
@@ -31,8 +32,7 @@ class SegmentWriter(FilesWriter):
         super().__init__()
         self._folder, self._layout = folder, layout
         self._texts = self._files.enter_context(open(folder / "documents.jsonl", "xb"))  # noqa: SIM115
-        self._starts, self._part_starts = [0], [0]
-        self._ids: list[int] = []
+        self._starts, self._part_starts, self._ids = array("q", [0]), array("q", [0]), array("Q")
         self._columns = ColumnsWriter(folder)
         self._postings = self._files.enter_context(PostingsWriter(folder))
         self._importance = RunningImportance(layout.heads, layout.head)
@@ -72,14 +72,14 @@ class SegmentWriter(FilesWriter):
         """Write what is known at the end alone."""
         self._columns.close()
         vectors, norms = self._importance.sums()
-        for name, array in (
+        for name, numbers in (
             ("document_starts", np.array(self._starts, np.int64)),
             ("part_starts", np.array(self._part_starts, np.int64)),
             ("ids", np.array(self._ids, np.uint64)),
             ("head_sums", vectors),
             ("norm_sums", norms),
         ):
-            write_array(self._folder / f"{name}.safetensors", array)
+            write_array(self._folder / f"{name}.safetensors", numbers)
 
 
 class Segment:
