@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +114,11 @@ def check_equal(files: MemoryDatabase, server: MemoryDatabase, rng: np.random.Ge
         for memories_mask in masks["allowed_memories"]:
             rights = {"allowed_partitions": partitions_mask, "allowed_memories": memories_mask}
             for state in ("single", "per_head", "peeking"):
-                np.testing.assert_array_equal(
-                    files.states(queries, state, **rights), server.states(queries, state, **rights)
-                )
+                expected = files.states(queries, state, **rights)
+                for read_from in (0, math.inf):  # What PostgreSQL compares, and what is read and compared here
+                    with pytest.MonkeyPatch.context() as patch:
+                        patch.setattr(PostgresVectors, "read_from", read_from)
+                        np.testing.assert_array_equal(server.states(queries, state, **rights), expected)
             partitions = rng.integers(-1, files.partitions, size=count)
             for k in (1, 3, 70):
                 for by in ("standard", "heads"):
@@ -516,12 +520,37 @@ def test_empty_rights_ask_the_server_nothing(
 ) -> None:
     _, server = both
     queries = embeddings(5, 3)
-    monkeypatch.setattr(PostgresVectors, "_shortlist", lambda *_: pytest.fail("the server was asked"))
+    for asks in ("_shortlist", "_readable"):
+        monkeypatch.setattr(PostgresVectors, asks, lambda *_: pytest.fail("the server was asked"))
     nobody, nothing = np.zeros(server.partitions, bool), np.zeros(len(server), bool)
     for partitions, memories in ((nobody, None), (None, nothing)):
         rights = {"allowed_partitions": partitions, "allowed_memories": memories}
-        assert (server.states(queries, "per_head", **rights) == -1.0).all()
+        for read_from in (0, math.inf):
+            monkeypatch.setattr(PostgresVectors, "read_from", read_from)
+            assert (server.states(queries, "per_head", **rights) == -1.0).all()
         assert (server.retrieve(queries, None, k=3, by="heads", **rights).indices == -1).all()
+
+
+def test_vectors_that_are_read_are_held_against_the_rights(
+    both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, server = both
+    queries, some = embeddings(5, 3), np.arange(len(server)) % 3 > 0
+    monkeypatch.setattr(PostgresVectors, "read_from", 0)
+    monkeypatch.setattr("mrag_rl.memory.postgres.vectors._ROWS", 7)  # Several blocks, of several segments each
+    expected = files.states(queries, "per_head", allowed_memories=some)
+    np.testing.assert_array_equal(server.states(queries, "per_head", allowed_memories=some), expected)
+    read = PostgresVectors._readable
+    for changed, error in (
+        (lambda *asked: read(*asked[:3], None), "found memories that it was not to search"),
+        (lambda *asked: islice(read(*asked), 3), "did not find all that it was to search"),
+        (lambda *asked: ((memories, 2 * rows) for memories, rows in read(*asked)), "are no unit vectors"),
+    ):
+        monkeypatch.setattr(PostgresVectors, "_readable", lambda *asked, changed=changed: (yield from changed(*asked)))
+        with pytest.raises(InputError, match=error):
+            server.states(queries, "per_head", allowed_memories=some)
+    monkeypatch.setattr(PostgresVectors, "_readable", read)
+    np.testing.assert_array_equal(server.states(queries, "per_head", allowed_memories=some), expected)
 
 
 @pytest.mark.parametrize("state", ["evidence", pytest.param("peeking", marks=pytest.mark.slow)])

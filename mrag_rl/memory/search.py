@@ -74,6 +74,12 @@ class PartitionOrder:
         readable: np.ndarray = memories[self.memories] & within
         return readable
 
+    def within(self, positions: np.ndarray) -> PartitionOrder:
+        """The order of the memories at some positions (n,), ascending, alone; they are numbered as they come."""
+        present, starts = np.unique(np.searchsorted(self.starts, positions, side="right") - 1, return_index=True)
+        segments = tuple(np.flatnonzero(np.isin(present, own)) for own in self.segments)
+        return PartitionOrder(np.arange(len(positions)), np.arange(len(positions)), starts, segments)
+
     def best_of_partitions(self, best: np.ndarray) -> np.ndarray:
         """(B, M) float32: the best of each partition, from that of each segment, (B, S); -1 for an empty partition."""
         found = np.full((len(best), len(self.segments)), NOTHING, dtype=np.float32)

@@ -8,19 +8,20 @@ database, so that states and hits are the same to the byte. What it returns is h
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.memory.parts import Scope, SourceVectors, VectorSet
-from mrag_rl.memory.search import NOTHING, PartitionOrder, best_of_pairs, margin_of, rescored
+from mrag_rl.memory.search import NOTHING, PartitionOrder, best_in_partitions, best_of_pairs, margin_of, rescored
 from mrag_rl.memory.vectors import COMPARED, vectors_in, vectors_of
 from mrag_rl.unit import check_unit
 
@@ -59,6 +60,9 @@ class Search:
 class ShortlistedVectors(ABC):
     """The unit vectors of N memories at a server. Those of sources never change, and are kept once all are read."""
 
+    read_from: ClassVar[float] = math.inf
+    """So many comparisons with each memory, of queries and heads, take a server longer than to send all vectors."""
+
     def __init__(self, path: Path, order: PartitionOrder, encoder: str, shapes: Mapping[str, tuple[int, int]]) -> None:
         """path: the file that errors name; encoder: fingerprint of the encoder of all vectors; shapes: heads and
         dimension of each set."""
@@ -72,6 +76,15 @@ class ShortlistedVectors(ABC):
     @abstractmethod
     def _most_similar(self, search: Search) -> tuple[Pairs, np.ndarray]:
         """The memories that are most similar to each query, and their float32 inner products (n,)."""
+
+    def _readable(
+        self, name: VectorSet, segments: list[int], memories: np.ndarray | None
+    ) -> Generator[tuple[np.ndarray, np.ndarray]]:
+        """All memories (n,) of some segments, and their current vectors (n, D), some thousands at a time.
+
+        memories: (N,) bool, those to read; None is all. Only asked of a server with `read_from`.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def _stored(self, name: VectorSet, memories: np.ndarray) -> np.ndarray:
@@ -93,6 +106,8 @@ class ShortlistedVectors(ABC):
         if not len(scope.positions):
             return states
         with self._one_moment(name):
+            if len(vectors) * heads >= self.read_from:
+                return self._states_of_all(vectors, name, scope)
             for start in range(0, len(vectors), _AT_ONCE):
                 some = vectors[start : start + _AT_ONCE]
                 for head in range(heads):
@@ -102,6 +117,29 @@ class ShortlistedVectors(ABC):
                     best = np.full((len(some), len(self._order.starts)), NOTHING)
                     np.maximum.at(best, (query, segment), rescored(some[:, one], keys[one], query, place))
                     states[start : start + _AT_ONCE, :, head] = self._order.best_of_partitions(best)
+        return states
+
+    def _states_of_all(self, queries: np.ndarray, name: VectorSet, scope: Scope) -> np.ndarray:
+        """As `states`, by a comparison of all vectors that may be read, here."""
+        order, (heads, dimension) = self._order, self._shapes[name]
+        readable = np.zeros(len(order.memories), dtype=bool)
+        readable[order.memories[scope.positions]] = True
+        states = np.full((len(queries), len(order.segments), heads), NOTHING, dtype=np.float32)
+        segments = np.unique(np.concatenate([order.segments[p] for p in np.flatnonzero(scope.partitions)])).tolist()
+        left = readable.copy()
+        restricted = None if scope.memories.all() else scope.memories
+        with closing(self._readable(name, segments, restricted)) as blocks:
+            for memories, rows in blocks:
+                self._check_found(memories, np.full(len(memories), -1), readable)
+                check_unit(rows.reshape(-1, heads, dimension), f"{self.path}: its vectors {name}", memories)
+                left[memories] = False
+                positions = order.positions[memories]
+                by_position = np.argsort(positions)
+                keys = rows[by_position].reshape(-1, heads, dimension).transpose(1, 0, 2)
+                found = best_in_partitions(queries, np.ascontiguousarray(keys), order.within(positions[by_position]))
+                np.maximum(states, found, out=states)
+        if left.any():
+            raise self._incomplete()
         return states
 
     def nearest(
@@ -220,10 +258,13 @@ class ShortlistedVectors(ABC):
         _, once = np.unique((query * len(wanted) + place) * len(readable) + memory, return_index=True)
         np.add.at(counts, (query[once], place[once]), 1)
         if (counts != np.minimum(wanted, search.limit)).any():
-            raise InputError(
-                f"{self.path}: the server did not find all that it was to search; its vectors are not those of this "
-                "database: restore both from a copy"
-            )
+            raise self._incomplete()
+
+    def _incomplete(self) -> InputError:
+        return InputError(
+            f"{self.path}: the server did not find all that it was to search; its vectors are not those of this "
+            "database: restore both from a copy"
+        )
 
     def _vectors_of(self, name: VectorSet, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Vectors (H, n, d) of the distinct ones of some memories, and the place of each memory among them."""

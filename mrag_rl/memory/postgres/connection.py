@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from pgvector.psycopg import register_vector
 from psycopg import sql
+from psycopg.types.string import ByteaBinaryLoader
 
 from mrag_rl.errors import InputError
 from mrag_rl.settings import check_store_address
@@ -56,13 +57,20 @@ class Connection:
         with self._turn, self._reported("read"):
             return self._usable().execute(statement, parameters, binary=True).fetchall()
 
-    def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, some thousands in memory at a time. Nobody else uses the connection meanwhile."""
+    def stream(
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, as_bytes: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, some thousands in memory at a time. Nobody else uses the connection meanwhile.
+
+        as_bytes: give vectors as pgvector sends them: two numbers of 16 bits, and big-endian numbers of 32.
+        """
         with self._turn, self._reported("read"):
             connection = self._usable()
             with connection.transaction(), connection.cursor(name="rows", binary=True) as cursor:
                 cursor.itersize = 2000
-                yield from cursor.execute(statement)
+                if as_bytes and (vector := connection.adapters.types.get("vector")) is not None:
+                    cursor.adapters.register_loader(vector.oid, ByteaBinaryLoader)
+                yield from cursor.execute(statement, parameters)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -5,8 +5,9 @@ There is no index over vectors, because it would miss some.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any, get_args
 
 import numpy as np
@@ -20,10 +21,13 @@ from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.shortlists import Pairs, Search, ShortlistedVectors
 
 _LONGEST = 16_000  # Numbers in a vector
+_ROWS = 8192  # Vectors that are compared here at a time
 
 
 class PostgresVectors(ShortlistedVectors):
     """The unit vectors of N memories in one schema."""
+
+    read_from = 48
 
     def __init__(self, connection: Connection, order: PartitionOrder, encoder: str) -> None:
         """encoder: fingerprint of the encoder of all vectors."""
@@ -80,6 +84,19 @@ class PostgresVectors(ShortlistedVectors):
         found = np.array(self._connection.rows(statement, parameters), dtype=np.float64).reshape(-1, 4)
         query, segment, memory = found[:, :3].astype(np.int64).T
         return (query, segment, memory), -found[:, 3]
+
+    def _readable(
+        self, name: VectorSet, segments: list[int], memories: np.ndarray | None
+    ) -> Generator[tuple[np.ndarray, np.ndarray]]:
+        statement = f"SELECT memory, v FROM {_tables(name)[-1]} WHERE segment = ANY(%(segments)s::integer[])"
+        parameters: dict[str, Any] = {"segments": segments}
+        if memories is not None:
+            statement += " AND memory = ANY(%(memories)s::integer[])"
+            parameters["memories"] = np.flatnonzero(memories).tolist()
+        rows = self._connection.stream(statement, parameters, as_bytes=True)
+        while block := [*islice(rows, _ROWS)]:
+            sent = np.frombuffer(b"".join(vector for _, vector in block), ">f4").reshape(len(block), -1)
+            yield np.array([memory for memory, _ in block]), sent[:, 1:].astype(np.float32)
 
     def _stored(self, name: VectorSet, memories: np.ndarray) -> np.ndarray:
         return self._read(_tables(name)[-1], memories.tolist())
