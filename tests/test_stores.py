@@ -540,13 +540,14 @@ def test_vectors_that_are_read_are_held_against_the_rights(
     monkeypatch.setattr("mrag_rl.memory.postgres.vectors._ROWS", 7)  # Several blocks, of several segments each
     expected = files.states(queries, "per_head", allowed_memories=some)
     np.testing.assert_array_equal(server.states(queries, "per_head", allowed_memories=some), expected)
-    read = PostgresVectors._readable
+    read: Any = PostgresVectors._readable
     for changed, error in (
         (lambda *asked: read(*asked[:3], None), "found memories that it was not to search"),
         (lambda *asked: islice(read(*asked), 3), "did not find all that it was to search"),
         (lambda *asked: ((memories, 2 * rows) for memories, rows in read(*asked)), "are no unit vectors"),
     ):
-        monkeypatch.setattr(PostgresVectors, "_readable", lambda *asked, changed=changed: (yield from changed(*asked)))
+        wrong: Any = changed
+        monkeypatch.setattr(PostgresVectors, "_readable", lambda *asked, wrong=wrong: (yield from wrong(*asked)))
         with pytest.raises(InputError, match=error):
             server.states(queries, "per_head", allowed_memories=some)
     monkeypatch.setattr(PostgresVectors, "_readable", read)
