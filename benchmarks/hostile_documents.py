@@ -6,7 +6,8 @@ A triple is a query, the documents that may be read, and a filter. They are draw
 ones that contradict each other included, 100 queries and four rights to a draw, against documents that are removed,
 replaced and compacted between draws. What is found must be of what may be read and as many as there are, and for
 `standard` what a computation of its own finds over the documents that may be read; it must also be what an index in
-files finds, to the byte. Anything else is a leak. Where nothing may be read, no request may go to the server. A store
+files finds, to the byte. One query of a draw is also asked of an index without what may not be read, as rights of `ask`
+are. Anything else is a leak. Where nothing may be read, no request may go to the server. A store
 is an address, or a name: an index in files, or with its vectors in a server of its own. Ends with status 1 after a leak
 or such a request.
 """
@@ -121,7 +122,7 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
         queries = [f"query {number}" for number in rng.integers(1 << 40, size=QUERIES)]
         encoded = EncodedQueries.of(encoder, queries, [strategy])
         may = np.zeros((QUERIES, index.rows), bool)
-        allowed = may.copy()
+        allowed, restricted = may.copy(), None
         for part in np.array_split(rng.permutation(QUERIES), RIGHTS):
             rights = mask(rng, index.rows)
             condition, same = filters(rng, arguments.records) if rng.random() < 0.5 else (None, None)
@@ -132,6 +133,7 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
             else:
                 passing = numbers >= 0
             may[part] = passing & (True if rights is None else rights)
+            restricted = part[0]
         fetch = int(rng.choice([1, 3, 40]))
         nothing = np.flatnonzero(~may.any(axis=1))
         if len(nothing):
@@ -149,6 +151,13 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
         leaks += int((differing | wrong(found.indices, may, fetch)).sum())
         if strategy == "standard":
             leaks += wrong_scores(found.scores, encoded.whole.standard, vectors, may)
+        if restricted is not None and may[restricted].any():  # As `ask --allowed` searches
+            one = EncodedQueries.of(encoder, [queries[restricted]], [strategy])
+            alone, there = (
+                each.state.within(may[restricted]).rank(one, strategy, fetch, may[[restricted]]) for each in indexes
+            )
+            differing = (alone.indices != there.indices).any(axis=1) | (alone.scores != there.scores).any(axis=1)
+            leaks += int((differing | wrong(there.indices, may[[restricted]], fetch)).sum())
         triples += QUERIES
         bar.update(QUERIES)
     seconds = time.monotonic() - start

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 import re
 import sys
 import tempfile
@@ -167,6 +168,8 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
             chosen = None if rng.random() < 0.5 else rng.integers(-1, database.partitions, size=QUERIES)
             k = int(rng.choice([1, 3, 40]))
             before = requests.count
+            if isinstance(database._vectors, PostgresVectors):  # What it compares, and what is read and compared here
+                PostgresVectors.read_from = float(rng.choice([0.0, math.inf]))
             states = database.states(queries, state, **rights)  # type: ignore[arg-type]
             found = database.retrieve(queries, chosen, k=k, by=str(rng.choice(["standard", "heads"])), **rights)  # type: ignore[arg-type]
             if not may.any():

@@ -537,7 +537,7 @@ def test_vectors_that_are_read_are_held_against_the_rights(
     files, server = both
     queries, some = embeddings(5, 3), np.arange(len(server)) % 3 > 0
     monkeypatch.setattr(PostgresVectors, "read_from", 0)
-    monkeypatch.setattr("mrag_rl.memory.postgres.vectors._ROWS", 7)  # Several blocks, of several segments each
+    monkeypatch.setattr("mrag_rl.memory.postgres.vectors._NUMBERS", 7 * 15)  # Several blocks, of several segments each
     expected = files.states(queries, "per_head", allowed_memories=some)
     np.testing.assert_array_equal(server.states(queries, "per_head", allowed_memories=some), expected)
     read: Any = PostgresVectors._readable
@@ -580,22 +580,38 @@ def check_runs(workplace: Path, address: str, capsys: pytest.CaptureFixture[str]
     assert found[0] == found[1]
 
 
-def test_a_state_is_of_one_moment(both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("read_from", [0, math.inf])
+def test_a_state_is_of_one_moment(
+    both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch, read_from: float
+) -> None:
     _, server = both
     queries = embeddings(5, 3)
+    monkeypatch.setattr(PostgresVectors, "read_from", read_from)
+    monkeypatch.setattr("mrag_rl.memory.postgres.vectors._NUMBERS", 7 * 15)
     before = server.states(queries, "peeking")
-    shortlist = PostgresVectors._shortlist
+    shortlist, read = PostgresVectors._shortlist, PostgresVectors._readable
     with MemoryDatabase.open(server.folder) as other:
+
+        def change() -> None:
+            if other.last_step < 1:  # all memories become another's
+                other.refine(range(len(other)), ["new"] * len(other), step=1, pair_embeddings=embeddings(6, len(other)))
 
         def changed_meanwhile(*given: Any, **named: Any) -> Any:
             found = shortlist(*given, **named)
-            if other.last_step < 1:  # all memories become another's
-                other.refine(range(len(other)), ["new"] * len(other), step=1, pair_embeddings=embeddings(6, len(other)))
+            change()
             return found
 
+        def changed_between(*given: Any) -> Any:
+            for block in read(*given):
+                yield block
+                change()
+
         monkeypatch.setattr(PostgresVectors, "_shortlist", changed_meanwhile)
+        monkeypatch.setattr(PostgresVectors, "_readable", changed_between)
         np.testing.assert_array_equal(server.states(queries, "peeking"), before)
+        assert other.last_step == 1
         monkeypatch.setattr(PostgresVectors, "_shortlist", shortlist)
+        monkeypatch.setattr(PostgresVectors, "_readable", read)
         np.testing.assert_array_equal(server.states(queries, "peeking"), other.states(queries, "peeking"))
         assert (server.states(queries, "peeking") != before).any()
 

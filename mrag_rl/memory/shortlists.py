@@ -131,11 +131,11 @@ class ShortlistedVectors(ABC):
         with closing(self._readable(name, segments, restricted)) as blocks:
             for memories, rows in blocks:
                 self._check_found(memories, np.full(len(memories), -1), readable)
-                check_unit(rows.reshape(-1, heads, dimension), f"{self.path}: its vectors {name}", memories)
+                check_unit(rows.reshape(len(rows), heads, dimension), f"{self.path}: its vectors {name}", memories)
                 left[memories] = False
                 positions = order.positions[memories]
                 by_position = np.argsort(positions)
-                keys = rows[by_position].reshape(-1, heads, dimension).transpose(1, 0, 2)
+                keys = rows[by_position].reshape(len(rows), heads, dimension).transpose(1, 0, 2)
                 found = best_in_partitions(queries, np.ascontiguousarray(keys), order.within(positions[by_position]))
                 np.maximum(states, found, out=states)
         if left.any():

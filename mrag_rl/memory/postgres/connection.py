@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class Connection:
 
     def stream(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, as_bytes: bool = False
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Generator[tuple[Any, ...]]:
         """The rows of a query, some thousands in memory at a time. Nobody else uses the connection meanwhile.
 
         as_bytes: give vectors as pgvector sends them: two numbers of 16 bits, and big-endian numbers of 32.

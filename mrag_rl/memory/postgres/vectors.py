@@ -6,9 +6,9 @@ There is no index over vectors, because it would miss some.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import psycopg
@@ -21,13 +21,13 @@ from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.shortlists import Pairs, Search, ShortlistedVectors
 
 _LONGEST = 16_000  # Numbers in a vector
-_ROWS = 8192  # Vectors that are compared here at a time
+_NUMBERS = 1 << 22  # Of vectors that are compared here at a time
 
 
 class PostgresVectors(ShortlistedVectors):
     """The unit vectors of N memories in one schema."""
 
-    read_from = 48
+    read_from: ClassVar[float] = 48
 
     def __init__(self, connection: Connection, order: PartitionOrder, encoder: str) -> None:
         """encoder: fingerprint of the encoder of all vectors."""
@@ -93,10 +93,15 @@ class PostgresVectors(ShortlistedVectors):
         if memories is not None:
             statement += " AND memory = ANY(%(memories)s::integer[])"
             parameters["memories"] = np.flatnonzero(memories).tolist()
-        rows = self._connection.stream(statement, parameters, as_bytes=True)
-        while block := [*islice(rows, _ROWS)]:
-            sent = np.frombuffer(b"".join(vector for _, vector in block), ">f4").reshape(len(block), -1)
-            yield np.array([memory for memory, _ in block]), sent[:, 1:].astype(np.float32)
+        heads, dimension = self._shapes[name]
+        at_once = max(1, _NUMBERS // (heads * dimension))
+        with closing(self._connection.stream(statement, parameters, as_bytes=True)) as rows:
+            while block := [*islice(rows, at_once)]:
+                sent = np.frombuffer(b"".join(vector for _, vector in block), ">f4")
+                if len(sent) != len(block) * (1 + heads * dimension):
+                    raise damaged(self.path, f"vectors {name} of another length")
+                numbers = sent.reshape(len(block), -1)[:, 1:].astype(np.float32)
+                yield np.array([memory for memory, _ in block]), numbers
 
     def _stored(self, name: VectorSet, memories: np.ndarray) -> np.ndarray:
         return self._read(_tables(name)[-1], memories.tolist())
