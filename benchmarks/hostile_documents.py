@@ -7,9 +7,8 @@ ones that contradict each other included, 100 queries and four rights to a draw,
 replaced and compacted between draws. What is found must be of what may be read and as many as there are, and for
 `standard` what a computation of its own finds over the documents that may be read; it must also be what an index in
 files finds, to the byte. One query of a draw is also asked of an index without what may not be read, as rights of `ask`
-are. Anything else is a leak. Where nothing may be read, no request may go to the server. A store
-is an address, or a name: an index in files, or with its vectors in a server of its own. Ends with status 1 after a leak
-or such a request.
+are. Anything else is a leak. Where nothing may be read, no request may go to the server. A store is an address, or a
+name: an index in files, or with its vectors in a server of its own. Ends with status 1 after a leak or such a request.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
         queries = [f"query {number}" for number in rng.integers(1 << 40, size=QUERIES)]
         encoded = EncodedQueries.of(encoder, queries, [strategy])
         may = np.zeros((QUERIES, index.rows), bool)
-        allowed, restricted = may.copy(), None
+        allowed = may.copy()
         for part in np.array_split(rng.permutation(QUERIES), RIGHTS):
             rights = mask(rng, index.rows)
             condition, same = filters(rng, arguments.records) if rng.random() < 0.5 else (None, None)
@@ -133,7 +132,6 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
             else:
                 passing = numbers >= 0
             may[part] = passing & (True if rights is None else rights)
-            restricted = part[0]
         fetch = int(rng.choice([1, 3, 40]))
         nothing = np.flatnonzero(~may.any(axis=1))
         if len(nothing):
@@ -151,7 +149,8 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
         leaks += int((differing | wrong(found.indices, may, fetch)).sum())
         if strategy == "standard":
             leaks += wrong_scores(found.scores, encoded.whole.standard, vectors, may)
-        if restricted is not None and may[restricted].any():  # As `ask --allowed` searches
+        restricted = part[0]
+        if may[restricted].any():  # As `ask --allowed` searches
             one = EncodedQueries.of(encoder, [queries[restricted]], [strategy])
             alone, there = (
                 each.state.within(may[restricted]).rank(one, strategy, fetch, may[[restricted]]) for each in indexes

@@ -6,10 +6,10 @@
 Prepares a run, as `benchmarks.streaming` does, from two small numbers of synthetic records in BigPatent's columns,
 draws a line through seconds, memory and disk by the memories in the database, and says what the line promises for the
 larger number; then prepares that and prints how far off the promise was. With the line through all three, prints what
-corpora need on this machine's processor: by default BigPatent, Wikipedia in passages of 100 words, and
-a billion such passages. All is measured anew for each length of a source in words; a target has 0.3 times as many. The
-first encoder's texts a second are measured on texts of that length. Of each encoder, a name or a folder, its speed and
-the bytes of its vectors are printed; the language model's calls are counted, not timed.
+corpora need on this machine's processor: by default BigPatent, Wikipedia in passages of 100 words, and a billion such
+passages. All is measured anew for each length of a source in words; a target has 0.3 times as many. The first encoder's
+texts a second are measured on texts of that length. Of each encoder, a name or a folder, its speed and the bytes of its
+vectors are printed; the language model's calls are counted, not timed.
 """
 
 from __future__ import annotations

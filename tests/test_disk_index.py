@@ -311,10 +311,11 @@ def test_which_texts_have_a_word_is_the_same_in_parts(
         assert [*zip(of_word[own].tolist(), counts[own].tolist(), strict=True)] == expected
 
 
-@pytest.mark.parametrize("count", [3000, 20_000])
+@pytest.mark.parametrize(("count", "bucket"), [(3000, 1 << 28), (3000, 7000), (20_000, 1 << 28), (20_000, 1000)])
 def test_an_inverted_file_is_the_one_that_faiss_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, bucket: int
 ) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.disk.neighbours._BUCKET", bucket)
     monkeypatch.setattr("mrag_rl.retrieval.disk.neighbours._SCANNED", 1000)
     vectors = random_vectors(count, 16).astype(np.float16)
     vectors[: count // 2] = vectors[:1]  # Cells that are full, and some that are empty

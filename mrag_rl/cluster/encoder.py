@@ -33,8 +33,8 @@ class ClusterEncoder(BatchedEncoder):
         super().__init__(**found[0])
         self._workers, self._model = workers, model
 
-    def at_worker(self, function: Callable[..., T], *arguments: Any) -> T:
-        """`function(encoder, *arguments)` by one of the workers: a function of a module, of a `TransformerEncoder`."""
+    def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """As `BatchedEncoder.ask`, of one of the workers."""
         ((_, found),) = self._workers.results(function, self._model, [arguments], fingerprint=self.fingerprint)
         return found
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.encoders.texts import check_texts, unique_texts
 from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
 from mrag_rl.encoders.windows import WindowCutter, Windows
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -57,6 +60,10 @@ class BatchedEncoder(ABC):
     ) -> Iterator[tuple[Batch, torch.Tensor, torch.Tensor | None]]:
         """Read batches of B windows, in order: each with its standard embeddings (B, model_dimension) and, if asked
         for, the outputs (B, layers, heads of a layer x head_dimension) of its heads, float32, before normalisation."""
+
+    def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """`function(encoder, *arguments)` where the weights are: a function of a module, of a `TransformerEncoder`."""
+        return function(self, *arguments)
 
     @property
     def dimension(self) -> int:

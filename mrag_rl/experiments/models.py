@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.encoders.batched import BatchedEncoder
+from mrag_rl.experiments.settings import MultihopSettings, QuestionSettings, RetrievalSettings
 from mrag_rl.generation.batched_llm import BatchedLLM
 from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -27,21 +28,17 @@ class DocumentModels:
     Over a cluster, every worker has both; batches, and so vectors and texts, are those of one process.
     """
 
-    def __init__(
-        self, load: Load, *, llm: str | None, device: str, cluster: str | None = None, workers: int | None = None
-    ) -> None:
+    def __init__(self, load: Load, settings: QuestionSettings | RetrievalSettings | MultihopSettings) -> None:
         """
         Args:
             load: loads the encoder; a function of a module, or a `partial` of one, so that workers find it.
-            llm, device: see `load_question_llm`.
-            cluster: address of a Ray cluster, None for this process. workers: see `mrag_rl.cluster.connected`.
+            settings: name the language model, its device, and the cluster with its workers.
 
         Raises InputError for a number of workers below 1, or without a cluster.
         """
-        check_workers(cluster, workers)
-        self._cluster, self._count, self._device = cluster, workers, device
-        self._load, self._load_llm = load, partial(load_question_llm, llm, device)
-        self._has_llm = llm not in (None, "none")
+        check_workers(settings.cluster, settings.workers)
+        self._settings = settings
+        self._load, self._load_llm = load, partial(load_question_llm, settings.llm, settings.device)
         self._until = ExitStack()
 
     def __enter__(self) -> Self:
@@ -62,7 +59,7 @@ class DocumentModels:
     @cached_property
     def llm(self) -> BatchedLLM | None:
         """None if no language model was named. Raises InputError as `encoder` does."""
-        if self._workers is None or not self._has_llm:
+        if self._workers is None or self._settings.llm in (None, "none"):
             return self._load_llm()
         from mrag_rl.cluster import ClusterLLM
 
@@ -70,12 +67,13 @@ class DocumentModels:
 
     @cached_property
     def _workers(self) -> Workers | None:
-        if self._cluster is None:
+        settings = self._settings
+        if settings.cluster is None:
             return None
         from mrag_rl.cluster import connected  # It comes with an extra of its own
 
-        gpus = self._device != "cpu"
-        cluster = self._until.enter_context(connected(self._cluster, self._count, gpus=gpus))
+        gpus = settings.device != "cpu"
+        cluster = self._until.enter_context(connected(settings.cluster, settings.workers, gpus=gpus))
         print(f"spreading the models over {cluster.shares}", file=sys.stderr)
         return cluster.start(partial(_Loaded, self._load, self._load_llm))
 
@@ -93,14 +91,3 @@ class _Loaded:
     @cached_property
     def llm(self) -> TransformersLLM | None:
         return self._load_llm()
-
-
-def at_encoder(encoder: BatchedEncoder, function: Callable[..., Any], *arguments: Any) -> Any:
-    """`function(encoder, *arguments)` where the encoder's weights are: a function of a module, of a
-    `TransformerEncoder`."""
-    if isinstance(encoder, TransformerEncoder):
-        return function(encoder, *arguments)
-    from mrag_rl.cluster import ClusterEncoder
-
-    assert isinstance(encoder, ClusterEncoder)
-    return encoder.at_worker(function, *arguments)

@@ -72,9 +72,7 @@ def run(
         TransformerEncoder.load,
         settings.encoder, device=settings.device, dtype=settings.dtype, quantization=settings.quantization,
     )  # fmt: skip
-    with DocumentModels(
-        load, llm=settings.llm, device=settings.device, cluster=settings.cluster, workers=settings.workers
-    ) as models:
+    with DocumentModels(load, settings) as models:
         return _compare(settings, models, encoder, reranker, llm)
 
 

@@ -60,10 +60,7 @@ def run(settings: QuestionSettings) -> str:
 
 def models_of(settings: QuestionSettings) -> DocumentModels:
     """The models that the settings name, where they say. Raises InputError as `DocumentModels` does."""
-    return DocumentModels(
-        partial(TransformerEncoder.load, settings.encoder, device=settings.device),
-        llm=settings.llm, device=settings.device, cluster=settings.cluster, workers=settings.workers,
-    )  # fmt: skip
+    return DocumentModels(partial(TransformerEncoder.load, settings.encoder, device=settings.device), settings)
 
 
 def _lines() -> Iterator[str]:

@@ -24,7 +24,7 @@ from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.head_plots import documents_by_head, head_attention
-from mrag_rl.experiments.models import DocumentModels, at_encoder
+from mrag_rl.experiments.models import DocumentModels
 from mrag_rl.experiments.retrieval_plots import draw_all
 from mrag_rl.experiments.retrieval_results import fact_means, retrieval_table, success_by_query, success_means
 from mrag_rl.experiments.settings import RetrievalSettings
@@ -74,9 +74,7 @@ def run(
         max_length=settings.max_length,
         truncate=settings.truncate,
     )
-    with DocumentModels(
-        load, llm=settings.llm, device=settings.device, cluster=settings.cluster, workers=settings.workers
-    ) as models:
+    with DocumentModels(load, settings) as models:
         return _compare(settings, models, encoder, reranker, llm)
 
 
@@ -102,12 +100,12 @@ def _compare(
         reranker = load_reranker(settings.reranker, device=settings.device)
     llm = models.llm if llm is None else llm
     strategies = _possible_strategies(settings, queries, encoder)
-    encoder_facts = at_encoder(encoder, _encoder_facts)
+    encoder_facts = encoder.ask(_encoder_facts)
     aspects = np.array([len(query.wanted) for query in queries])
     example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
     attention = None
     if settings.plots is not None:  # Before anything that takes long, because not every encoder gives it
-        attention = at_encoder(encoder, _attention, split_sentences(queries[example].text)[0], prefix)
+        attention = encoder.ask(_attention, split_sentences(queries[example].text)[0], prefix)
     store = EmbeddingStore(encoder, Path(settings.embeddings or output.parent / "embeddings"))
 
     titled = [document.titled for document in documents]

@@ -121,21 +121,19 @@ class ShortlistedVectors(ABC):
 
     def _states_of_all(self, queries: np.ndarray, name: VectorSet, scope: Scope) -> np.ndarray:
         """As `states`, by a comparison of all vectors that may be read, here."""
-        order, (heads, dimension) = self._order, self._shapes[name]
-        readable = np.zeros(len(order.memories), dtype=bool)
-        readable[order.memories[scope.positions]] = True
-        states = np.full((len(queries), len(order.segments), heads), NOTHING, dtype=np.float32)
-        segments = np.unique(np.concatenate([order.segments[p] for p in np.flatnonzero(scope.partitions)])).tolist()
+        order, shape = self._order, self._shapes[name]
+        states = np.full((len(queries), len(order.segments), shape[0]), NOTHING, dtype=np.float32)
+        segments, restricted, readable = self._to_search(scope, None, scope.positions)
         left = readable.copy()
-        restricted = None if scope.memories.all() else scope.memories
         with closing(self._readable(name, segments, restricted)) as blocks:
             for memories, rows in blocks:
                 self._check_found(memories, np.full(len(memories), -1), readable)
-                check_unit(rows.reshape(len(rows), heads, dimension), f"{self.path}: its vectors {name}", memories)
                 left[memories] = False
+                vectors = rows.reshape(len(rows), *shape)
+                check_unit(vectors, f"{self.path}: its vectors {name}", memories)
                 positions = order.positions[memories]
                 by_position = np.argsort(positions)
-                keys = rows[by_position].reshape(len(rows), heads, dimension).transpose(1, 0, 2)
+                keys = vectors[by_position].transpose(1, 0, 2)
                 found = best_in_partitions(queries, np.ascontiguousarray(keys), order.within(positions[by_position]))
                 np.maximum(states, found, out=states)
         if left.any():
@@ -209,16 +207,12 @@ class ShortlistedVectors(ABC):
         partition: to search; None searches all. head: compare that head alone, and search each segment by itself.
         """
         order, each = self._order, head is not None
-        allowed = [partition] if partition is not None else np.flatnonzero(scope.partitions).tolist()
-        segments = np.unique(np.concatenate([order.segments[p] for p in allowed])).tolist()
         positions = scope.positions if partition is None else scope.of_partition(partition)
-        readable = np.zeros(len(order.memories), dtype=bool)
-        readable[order.memories[positions]] = True
+        segments, memories, readable = self._to_search(scope, partition, positions)
         if not len(positions):
             return tuple(np.empty((3, 0), dtype=np.int64))  # type: ignore[return-value]
         flat = queries.reshape(len(queries), -1)
         margin = margin_of(flat.shape[1]) * queries.shape[1]  # the sum over the heads, of which each is a unit vector
-        memories = None if scope.memories.all() else scope.memories
 
         def ask(left: np.ndarray, limit: int) -> tuple[Pairs, np.ndarray]:
             search = Search(name, flat[left], head, segments, memories, limit)
@@ -234,6 +228,18 @@ class ShortlistedVectors(ABC):
             everything = np.repeat(left, len(positions)), np.tile(segment, len(left)), np.tile(there, len(left))
             found = tuple(np.concatenate(both) for both in zip(found, everything, strict=True))  # type: ignore[assignment]
         return found
+
+    def _to_search(
+        self, scope: Scope, partition: int | None, positions: np.ndarray
+    ) -> tuple[list[int], np.ndarray | None, np.ndarray]:
+        """What a server is to search: segments; memories, None for all; and the memories (N,) at the positions that may
+        be read, of one partition or of all."""
+        order = self._order
+        allowed = [partition] if partition is not None else np.flatnonzero(scope.partitions).tolist()
+        segments = np.unique(np.concatenate([order.segments[p] for p in allowed])).tolist()
+        readable = np.zeros(len(order.memories), dtype=bool)
+        readable[order.memories[positions]] = True
+        return segments, None if scope.memories.all() else scope.memories, readable
 
     def _check_found(self, memory: np.ndarray, segment: np.ndarray, readable: np.ndarray) -> None:
         """Raises InputError if a server has found what was not to be searched."""

@@ -23,13 +23,8 @@ from mrag_rl.retrieval.encoded import Parts, encode_documents
 Block = tuple[Sequence[Document], Embeddings, Parts]
 
 
-def keeping(folder: Path, encoder: TextEncoder) -> TextEncoder:
-    """An encoder that keeps what it has encoded in an index's folder, until a change ends well. One whose batches are
-    not known, such as an `EmbeddingStore`, which keeps it elsewhere, is passed on as it is. Only while `writing`."""
-    return EmbeddingStore(encoder, folder / ENCODED) if isinstance(encoder, BatchedEncoder) else encoder
-
-
 def encoded(
+    folder: Path,
     documents: Iterable[Document],
     encoder: TextEncoder,
     *,
@@ -38,11 +33,16 @@ def encoded(
     held: Container[str] = (),
     progress: bool = False,
 ) -> Iterator[Block]:
-    """Documents with their vectors, block by block.
+    """Documents with their vectors, block by block. Only while `writing`.
 
-    heading, prefix: see `Layout`. held: ids that no document may have. Raises InputError for an id that occurs twice,
-    and if the documents cannot be read.
+    folder: of the index. What an encoder whose batches are known has encoded is kept in it, until a change ends well;
+    others, such as an `EmbeddingStore`, which keeps it elsewhere, are asked as they are. heading, prefix: see `Layout`.
+    held: ids that no document may have.
+
+    Raises InputError for an id that occurs twice, and if the documents cannot be read.
     """
+    if isinstance(encoder, BatchedEncoder):
+        encoder = EmbeddingStore(encoder, folder / ENCODED)
     source, seen = _read(documents), set()
     while block := list(islice(source, BLOCK)):
         for document in block:

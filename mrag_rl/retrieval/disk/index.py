@@ -18,7 +18,7 @@ from mrag_rl.filters.language import Filter
 from mrag_rl.io import StrPath, reported_writes, sync_file
 from mrag_rl.memory.trust import forget
 from mrag_rl.retrieval.disk.arrays import blocks_of, write_array
-from mrag_rl.retrieval.disk.blocks import encoded, keeping, written
+from mrag_rl.retrieval.disk.blocks import encoded, written
 from mrag_rl.retrieval.disk.manifest import (
     Entry,
     Manifest,
@@ -95,8 +95,7 @@ class Index:
                         name = server.name
                         building(folder, name)
                     prefix = encoder.prefixes.document if prefix is None else prefix
-                    kept = keeping(folder, encoder)
-                    blocks = encoded(documents, kept, heading=heading, prefix=prefix, progress=progress)
+                    blocks = encoded(folder, documents, encoder, heading=heading, prefix=prefix, progress=progress)
                     first = next(blocks, None)
                     if first is None:
                         raise InputError("index: no documents; give at least one")
@@ -217,10 +216,10 @@ class Index:
         with self._changing() as state:
             manifest, layout = state.manifest, state.manifest.layout
             held = _Held(self, frozenset(leaving))
-            kept = keeping(self.folder, encoder)
             blocks = encoded(
-                documents, kept, heading=layout.heading, prefix=layout.prefix, held=held, progress=progress
-            )
+                self.folder, documents, encoder, heading=layout.heading, prefix=layout.prefix, held=held,
+                progress=progress,
+            )  # fmt: skip
             entries = self._without(state, leaving)
             first = next(blocks, None)
             if first is not None:

@@ -50,10 +50,9 @@ def build_inverted(vectors: np.ndarray, path: Path, *, progress: bool = False) -
         for start in tqdm(starts, desc=f"index {path.stem}", unit="block", disable=not progress):
             found = index.sa_encode(np.ascontiguousarray(vectors[start : start + _SCANNED], np.float32))
             own = cell_of[start : start + len(found)] = found[:, :coarse] @ (1 << 8 * np.arange(coarse))
-            order = np.argsort(own, kind="stable")
-            ends = np.searchsorted(own[order], firsts)
-            for file, rows in zip(files, np.split(order, ends[1:-1]), strict=True):
-                file.write(np.ascontiguousarray(found[np.sort(rows), coarse:]).data)
+            bucket = np.searchsorted(firsts, own, side="right") - 1
+            for number, file in enumerate(files):
+                file.write(np.ascontiguousarray(found[bucket == number, coarse:]).data)
         inverted = stack.enter_context(open(path, "xb"))
         index.ntotal = count
         trained = faiss.serialize_index(index).tobytes()
